@@ -105,7 +105,8 @@ fn t2_copies_for_several_listeners_and_replays_are_accounted_for() {
 }
 
 const SEVERAL_SEEDS: u64 = 1_000;
-/// Everything that came out of these seeds, as it was when releases came to go by clocks that are set.
+/// Everything that came out of these seeds, as it was when releases came to go by clocks that are
+/// set.
 const SEVERAL_DIGEST: u64 = 0x2c8c_e031_deb4_1a3f;
 
 /// A network with more listeners, and captured frames in some.
@@ -137,7 +138,8 @@ fn several(seed: u64) -> Network {
     network
 }
 
-/// Everything that came out of all seeds, as it was when releases came to go by clocks that are set.
+/// Everything that came out of all seeds, as it was when releases came to go by clocks that are
+/// set.
 const DIGEST: u64 = 0x66c4_b03f_07ba_7478;
 
 /// FNV-1a over numbers.

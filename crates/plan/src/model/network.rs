@@ -325,18 +325,23 @@ impl Network {
     /// How long a plan keeps a link for a frame of this length: its time with the network's
     /// overhead, rounded up to a whole nanosecond, and its [`Network::margin`].
     pub fn occupancy(&self, link: LinkId, length_bytes: u32) -> Span {
-        let bytes = length_bytes.saturating_add(self.options.overhead_bytes);
-        let sent = bytes_time(self.link(link).rate, bytes);
-        sent.checked_add(self.margin(link, length_bytes)).unwrap_or(Span::MAX)
+        let (sent, margin) = self.kept(link, length_bytes);
+        sent.checked_add(margin).unwrap_or(Span::MAX)
     }
 
     /// The part of a frame's occupancy beyond its own time: the clock of the gates may go faster
     /// than the transmitter's, and be set right as they open.
     pub fn margin(&self, link: LinkId, length_bytes: u32) -> Span {
+        self.kept(link, length_bytes).1
+    }
+
+    /// A frame's own time, and its margin.
+    pub(crate) fn kept(&self, link: LinkId, length_bytes: u32) -> (Span, Span) {
+        let link = self.link(link);
         let bytes = length_bytes.saturating_add(self.options.overhead_bytes);
-        let slower = self.slower(bytes_time(self.link(link).rate, bytes));
-        let correction = self.node(self.link(link).from).correction;
-        slower.checked_add(correction).unwrap_or(Span::MAX)
+        let sent = bytes_time(link.rate, bytes);
+        let margin = self.slower(sent).checked_add(self.node(link.from).correction);
+        (sent, margin.unwrap_or(Span::MAX))
     }
 
     /// When the start of a frame that a bridge waits for is there, after the frame's start.
@@ -347,8 +352,15 @@ impl Network {
 
     /// By how much a transmitter may be slower in so much time, rounded up.
     fn slower(&self, time: Span) -> Span {
-        let time = u128::try_from(time.as_ns()).unwrap_or(0);
-        let slower = (time * u128::from(self.options.rate_error_ppm)).div_ceil(1_000_000);
+        let ppm = self.options.rate_error_ppm;
+        if ppm == 0 {
+            return Span::ZERO;
+        }
+        let time = time.as_ns().unsigned_abs();
+        let slower = match time.checked_mul(ppm.into()) {
+            Some(all) => all.div_ceil(1_000_000),
+            None => time.div_ceil(1_000_000).saturating_mul(ppm.into()),
+        };
         Span::from_ns(i64::try_from(slower).unwrap_or(i64::MAX))
     }
 }

@@ -44,6 +44,8 @@ struct Hop {
     more: Vec<i64>,
     /// How long a frame occupies the link.
     busy: i64,
+    /// What of that is its margin.
+    margin: i64,
     /// How much before its start a frame may be there.
     arrives: i64,
     /// How much before its start a frame may be on the way, since nothing holds it back.
@@ -110,9 +112,14 @@ impl Shape {
 
 /// From a frame's start on a link until it may start on the next one.
 pub fn step(network: &Network, stream: &Stream, link: LinkId, next: LinkId) -> i64 {
+    let whole = network.occupancy(link, stream.length_bytes).as_ns();
+    step_after(network, whole, link, next)
+}
+
+/// The same of a frame that occupies the link for so long.
+fn step_after(network: &Network, whole: i64, link: LinkId, next: LinkId) -> i64 {
     let here = network.link(link);
     let node = network.node(here.to);
-    let whole = network.occupancy(link, stream.length_bytes).as_ns();
     let until = match node.forwarding {
         Forwarding::CutThrough { header_bytes } if here.rate == network.link(next).rate => {
             network.header_time(link, header_bytes).as_ns().min(whole)
@@ -149,9 +156,11 @@ pub fn is_exact(network: &Network, link: LinkId) -> bool {
 /// others leave of their windows.
 fn talker_early(network: &Network, link: LinkId) -> i64 {
     let node = network.node(network.link(link).from);
+    if node.early == Span::ZERO || node.limits.launch_time {
+        return 0;
+    }
     let has_margin = network.margin(link, 0) > Span::ZERO;
-    let is_held = node.limits.launch_time || (is_exact(network, link) && !has_margin);
-    if is_held { 0 } else { node.early.as_ns() }
+    if has_margin || !is_exact(network, link) { node.early.as_ns() } else { 0 }
 }
 
 /// The queue of a frame of this class at the port.
@@ -164,16 +173,16 @@ fn hops(network: &Network, stream: &Stream, tree: &[LinkId]) -> Vec<Hop> {
     let mut hops: Vec<Hop> = Vec::with_capacity(tree.len());
     for &link in tree {
         let from = network.link(link).from;
-        let busy = network.occupancy(link, stream.length_bytes).as_ns();
+        let (sent, margin) = network.kept(link, stream.length_bytes);
+        let (busy, margin) = ((sent + margin).as_ns(), margin.as_ns());
         let before = hops.iter().rfind(|hop| network.link(hop.link).to == from);
-        let after = before.map_or(0, |hop| step(network, stream, hop.link, link));
+        let after = before.map_or(0, |hop| step_after(network, hop.busy, hop.link, link));
         let start = before.map_or(0, |hop| hop.start + after);
         let arrives = match before {
-            Some(hop) => hop.early + uncertainty(network, stream, hop.link),
+            Some(hop) => hop.early + hop.margin + least_uncertainty(network, hop.link),
             None => talker_early(network, link),
         };
         let is_exact = is_exact(network, link);
-        let margin = network.margin(link, stream.length_bytes).as_ns();
         let mut early = if is_exact { 0 } else { arrives };
         let (mut more, mut sooner) = (Vec::new(), early);
         for frame in 1..usize::try_from(stream.frames).unwrap_or(1) {
@@ -188,7 +197,7 @@ fn hops(network: &Network, stream: &Stream, tree: &[LinkId]) -> Vec<Hop> {
             early = early.max(sooner);
             more.push(there.max(follows));
         }
-        hops.push(Hop { link, start, more, busy, arrives, early });
+        hops.push(Hop { link, start, more, busy, margin, arrives, early });
     }
     hops
 }
