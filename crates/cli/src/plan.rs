@@ -198,9 +198,8 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         }
         (None, None) => {
             let rest = more.as_ref().map_or(String::new(), file::More::text);
-            let differs = changes.map_or(String::new(), |changes| {
-                keep::text(&changes, &effort.times, effort.cpu, plan.gates.len())
-            });
+            let differs = changes
+                .map_or(String::new(), |changes| keep::text(&changes, &effort.times, effort.cpu));
             output::print(&(summary(problem, &plan, &planner, &effort) + &differs + &rest))?
         }
     };

@@ -91,7 +91,8 @@ impl Chance<'_> {
                     "- {{ name: {name}, send: {send}, receive: {receive}, {clock}\
                      device: {{ {device} }} }}"
                 );
-                let rate = if self.cuts { "1Gbit" } else { self.of(&["100Mbit", "1Gbit"]) };
+                let rates = ["100Mbit", "100Mbit", "1Gbit", "1Gbit", "10Mbit"];
+                let rate = if self.cuts { "1Gbit" } else { self.of(&rates) };
                 let _ = writeln!(links, "- {{ between: [{name}, b{bridge}], rate: {rate} }}");
                 self.stations.push((name, bridge));
             }
@@ -105,6 +106,8 @@ impl Chance<'_> {
                 "interval_min: 1us",
                 "interval_min: 5us",
                 "gate_entries: 64, granularity: 100ns",
+                "gate_entries: 63",
+                "openings: 2",
             ]);
             let cut = if self.cuts { "cut_through: 64B, " } else { "" };
             let clock = self.clock();
@@ -139,7 +142,7 @@ impl Chance<'_> {
         if self.random.below(3) == 0 {
             let names = all(bridges).join(", ");
             let _ =
-                writeln!(ports, "- {{ of: [{names}], cbs: [{{ class: 5, idle_slope: 20Mbit }}] }}");
+                writeln!(ports, "- {{ of: [{names}], cbs: [{{ class: 5, idle_slope: 8Mbit }}] }}");
         }
         if !ports.is_empty() {
             let _ = write!(text, "ports:\n{ports}");
@@ -178,7 +181,7 @@ impl Chance<'_> {
     fn scheduled(&mut self, periods: &[&'static str]) -> String {
         let (class, size) = (self.of(&["6", "7", "7"]), 20 + self.random.below(1_400));
         let period = self.of(periods);
-        let jitter = self.of(&["", "", ", max_jitter: 40us"]);
+        let jitter = self.of(&["", "", ", max_jitter: 40us", ", max_jitter: 2us"]);
         let traffic = match self.random.below(8) {
             0 => format!("kind: sporadic, gap: {period}"),
             _ => format!("period: {period}, burst: {}", self.of(&["1", "1", "3"])),
@@ -248,7 +251,11 @@ fn promised(given: &FileProblem, file: &NetworkFile, plan: &Plan, id: StreamId) 
 
 fn look(seed: u64, seen: &mut Seen) {
     let (text, clocks) = text(seed);
-    let file = NetworkFile::parse("chance", &text).unwrap_or_else(|it| panic!("{it}\n{text}"));
+    look_at(seed, &text, clocks, seen);
+}
+
+fn look_at(seed: u64, text: &str, clocks: usize, seen: &mut Seen) {
+    let file = NetworkFile::parse("chance", text).unwrap_or_else(|it| panic!("{it}\n{text}"));
     let given = file::problem(&file).unwrap();
     let plan = synth::plan(given.problem.clone(), Options { seed, routes: 3 }, 100_000);
     let report = check(&given.problem, &plan).unwrap();
@@ -288,7 +295,7 @@ fn look(seed: u64, seen: &mut Seen) {
     }
     // By clocks that go at the right rate.
     if clocks < 2 {
-        seen.bounded += bounds(seed, &text, (&file, &given, &plan), (&planned, &outcome));
+        seen.bounded += bounds(seed, text, (&file, &given, &plan), (&planned, &outcome));
     }
 }
 
@@ -334,4 +341,54 @@ fn t0_plans_hold_on_the_worst_clocks() {
     let kinds = [seen.preemptable, seen.credit, seen.several, seen.moving, seen.refused];
     assert!(kinds.iter().all(|count| *count > 20), "{seen:?}");
     assert!(seen.planned > 2_000 && seen.bounded > 100, "{seen:?}");
+}
+
+/// Two classes in one queue of a port whose list is bounded: the slow link's frame comes early.
+const ONE_QUEUE: &str = "timewire: 1
+kind: network
+name: one-queue
+duration: 40ms
+sync_error: 5us
+stations: [a, b, c]
+bridges:
+- { name: b0, forward: 2us }
+- { name: br, forward: { kind: uniform, min: 1us, max: 4us }, device: { gate_entries: 63 } }
+links:
+- { between: [a, b0], rate: 100Mbit }
+- { between: [b0, br], rate: 1Gbit }
+- { between: [c, br], rate: 10Mbit }
+- { between: [b, br], rate: 1Gbit }
+streams:
+- { name: low, class: 6, talker: a, listeners: b, size: 320B, period: 700us, scheduled: true }
+- { name: high, class: 7, talker: c, listeners: b, size: 100B, period: 1ms, scheduled: true }
+";
+
+/// A frame is forwarded before the gap after it has passed.
+const AT_ONCE: &str = "timewire: 1
+kind: network
+name: at-once
+sync_error: 0ns
+stations: [a, b, c]
+bridges: [{ name: br, forward: 0us, device: { openings: 2 } }]
+links:
+- { between: [a, br], rate: 1Gbit }
+- { between: [b, br], rate: 100Mbit }
+- { between: [c, br], rate: 1Gbit }
+streams:
+- { name: large, class: 7, talker: c, listeners: a, size: 600B, period: 700us, offset: 39us,
+    scheduled: true }
+- { name: exact, class: 7, talker: b, listeners: a, size: 20B, period: 1ms, scheduled: true,
+    max_jitter: JITTER }
+";
+
+#[test]
+fn t0_frames_of_a_queue_leave_as_they_come_and_before_their_gap() {
+    let mut seen = Seen::default();
+    look_at(0, ONE_QUEUE, 0, &mut seen);
+    assert_eq!((seen.refused, seen.simulations), (0, 5));
+    for (jitter, refused) in [("960ns", 1), ("1us", 0)] {
+        let mut seen = Seen::default();
+        look_at(0, &AT_ONCE.replace("JITTER", jitter), 0, &mut seen);
+        assert_eq!(seen.refused, refused, "{jitter}");
+    }
 }

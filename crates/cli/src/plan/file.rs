@@ -43,6 +43,8 @@ pub struct More {
     rest: Vec<String>,
     bounds: Result<Vec<RestBound>, Unbounded>,
     simulated: Option<sim::Report>,
+    /// No stream was left to simulate.
+    is_empty: bool,
     /// With the clocks of neighbours as far apart as `sync_error` allows, one way and the other.
     apart: Vec<sim::Report>,
     sync_error: Span,
@@ -147,6 +149,7 @@ impl OwnFile {
             rest: rest.map(|stream| stream.name.to_string()).collect(),
             bounds,
             simulated: None,
+            is_empty: false,
             apart: Vec::new(),
             sync_error: self.file.sync_error,
             written: 0,
@@ -191,13 +194,12 @@ impl OwnFile {
         }
         if args.simulate {
             let planned = planned()?;
-            anyhow::ensure!(
-                !planned.streams.is_empty(),
-                "no stream is left that can be simulated; without --simulate the plan is shown"
-            );
-            more.simulated = Some(sim::simulate(&planned, &self.beside, ending)?);
-            for apart in planned.with_clocks_apart() {
-                more.apart.push(sim::simulate(&apart, &self.beside, ending)?);
+            more.is_empty = planned.streams.is_empty();
+            if !more.is_empty {
+                more.simulated = Some(sim::simulate(&planned, &self.beside, ending)?);
+                for apart in planned.with_clocks_apart() {
+                    more.apart.push(sim::simulate(&apart, &self.beside, ending)?);
+                }
             }
         }
         Ok(more)
@@ -319,6 +321,9 @@ impl More {
         }
         if self.written > 0 {
             let _ = writeln!(text, "{} files written", self.written);
+        }
+        if self.is_empty {
+            text.push_str("not simulated: no stream is left that can be\n");
         }
         if let Some(report) = &self.simulated {
             let _ = write!(text, "\nsimulated:\n{}", report.table());

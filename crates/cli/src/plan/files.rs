@@ -26,8 +26,14 @@ pub struct Files {
 impl Files {
     /// **Errors**: one is there already, or cannot be written.
     pub fn begin(args: &PlanArgs) -> anyhow::Result<Files> {
+        let whole = |path: &Path| path.canonicalize().ok();
+        let read = args.file.as_deref().and_then(whole);
         let new = |path: &Option<_>| -> anyhow::Result<Option<NewFile>> {
             let path: Option<&std::path::PathBuf> = path.as_ref();
+            let is_read = path.is_some_and(|path| read.is_some() && whole(path) == read);
+            if let Some(path) = path.filter(|_| is_read) {
+                anyhow::bail!("{} is the network; write into another file", path.display());
+            }
             path.map(|path| NewFile::create(path, args.force)).transpose()
         };
         let prefix = args.export_tsnkit.as_deref();

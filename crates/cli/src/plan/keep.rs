@@ -132,7 +132,7 @@ pub struct Times {
 const NAMED: usize = 8;
 
 /// What has to be deployed.
-pub fn text(changes: &Changes, times: &Times, search: Duration, ports: usize) -> String {
+pub fn text(changes: &Changes, times: &Times, search: Duration) -> String {
     let Changes { added, changed, kept, moved, ports: other, removed } = changes;
     let mut text = format!(
         "{kept} kept, {} moved, {} added, {} changed, {} removed\n",
@@ -156,7 +156,7 @@ pub fn text(changes: &Changes, times: &Times, search: Duration, ports: usize) ->
         let named = other.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
         let more = other.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let _ = writeln!(text, "gates differ at {} of {ports} ports: {named}{more}", other.len());
+        let _ = writeln!(text, "gates differ at {} ports: {named}{more}", other.len());
     }
     let _ = writeln!(
         text,

@@ -152,6 +152,11 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Of two queues of a port.
+    fn goes_before(&self, one: usize, other: usize) -> bool {
+        self.schemes[one / 8].goes_before(port_class(one).class, port_class(other).class)
+    }
+
     fn selection(&self, queue: usize) -> Selection {
         self.schemes[queue / 8].classes[queue % 8]
     }
@@ -169,8 +174,10 @@ impl Work<'_> {
             }
         }
         for queue in (0..count).filter(|queue| !self.queues[*queue].is_empty()) {
-            let same = (queue / 8 * 8..queue).filter(|lower| !self.queues[*lower].is_empty());
-            feeds[queue].extend(same);
+            let same = queue / 8 * 8..queue / 8 * 8 + 8;
+            let behind =
+                |other: &usize| !self.queues[*other].is_empty() && self.goes_before(queue, *other);
+            feeds[queue].extend(same.filter(behind));
         }
         for fed in &mut feeds {
             fed.sort_unstable();
@@ -252,7 +259,8 @@ impl Work<'_> {
             loads: &self.loads[link],
         };
         let Some(service) = served.service()? else {
-            let mut higher = (queue + 1..link * 8 + 8).filter_map(|it| self.without[it].clone());
+            let before = (link * 8..link * 8 + 8).filter(|it| self.goes_before(*it, queue));
+            let mut higher = before.filter_map(|it| self.without[it].clone());
             self.without[queue] = higher.next().or(Some((queue, Arc::new(Cause::TooLarge))));
             return Ok(());
         };

@@ -113,6 +113,21 @@ impl Default for PortScheme {
     }
 }
 
+impl PortScheme {
+    /// Whether a frame of one class goes before a frame of another that waits, too: express before
+    /// preemptable, else the higher class.
+    ///
+    /// **Source**: IEEE 802.3-2022, 99.3; IEEE 802.1Q-2022, 6.7.2.
+    pub(super) fn goes_before(&self, one: u8, other: u8) -> bool {
+        let is_preemptable = |class| self.preemptable & bit(class) != 0;
+        match (is_preemptable(one), is_preemptable(other)) {
+            (false, true) => true,
+            (true, false) => false,
+            _ => one > other,
+        }
+    }
+}
+
 /// 123 bytes of a frame cannot be divided into two fragments of the least length, so an express
 /// frame waits for them, with preamble and gap. **Source**: IEEE 802.3-2022, 99.4.
 pub(super) const FRAGMENT_BITS: u64 = 143 * 8;
@@ -154,7 +169,7 @@ impl Queue<'_> {
         let credits = self.credits()?;
         let mut above = closed.clone();
         let mut shaped = Arrival::nothing();
-        for class in self.class + 1..8 {
+        for class in self.before(self.class) {
             let load = &self.loads[usize::from(class)];
             if load.arrival.is_none() {
                 continue;
@@ -208,7 +223,8 @@ impl Queue<'_> {
         let arrival = if interrupts { &load.interrupting } else { &load.arrival };
         let Some(arrival) = arrival else { return Ok(Some(Arrival::nothing())) };
         let Some(backlog) = load.backlog_bits else { return Ok(None) };
-        if self.scheme.gates.is_none() && !(class..8).any(|above| self.has_credit(above)) {
+        let has_credit = self.has_credit(class) || self.before(class).any(|it| self.has_credit(it));
+        if self.scheme.gates.is_none() && !has_credit {
             return Ok(Some(arrival.clone()));
         }
         // Whatever is sent had arrived before or waited when the time began.
@@ -221,6 +237,11 @@ impl Queue<'_> {
         let waits = i128::try_from(waits).unwrap_or(i128::MAX);
         let more = Arrival::bucket(Ratio::ZERO, Ratio::whole(waits))?;
         Ok(Some(arrival.plus(&more)?))
+    }
+
+    /// The classes that go before one.
+    fn before(&self, class: u8) -> impl Iterator<Item = u8> + '_ {
+        (0..8).filter(move |other| self.scheme.goes_before(*other, class))
     }
 
     fn has_credit(&self, class: u8) -> bool {
@@ -241,7 +262,7 @@ impl Queue<'_> {
             if preemptable && !self.is_preemptable(class) { bits.min(FRAGMENT_BITS) } else { bits }
         };
         let mut longest = 0;
-        for lower in 0..class {
+        for lower in (0..8).filter(|lower| self.scheme.goes_before(class, *lower)) {
             if self.open_together(lower, class) {
                 let bits = self.loads[usize::from(lower)].longest_bits;
                 longest = longest.max(cut(bits, self.is_preemptable(lower)));
@@ -380,7 +401,7 @@ impl Queue<'_> {
         let bps = |rate: Ratio| rate.times(Ratio::whole(1_000_000_000));
         let up = |rate: Ratio| bps(rate).map(|it| u64::try_from(it.ceil()).unwrap_or(u64::MAX));
         let mut higher = Ratio::ZERO;
-        for class in self.class + 1..8 {
+        for class in self.before(self.class) {
             if let Some(sent) = self.sent(class)? {
                 higher = higher.plus(sent.rate())?;
             }

@@ -12,7 +12,7 @@ use timewire_tsn::desired::QdiscTree;
 use timewire_tsn::file::ParseFile;
 use timewire_tsn::qdisc::{Qdisc, QdiscCommand, Taprio};
 
-use super::planned::{planned, queues};
+use super::planned::{by_class, queues};
 use super::render::{Node, RenderError, Rendered};
 use super::{FileProblem, ends};
 use crate::exchange::read_gates;
@@ -39,7 +39,7 @@ pub fn check_rendered(
     files: &[Rendered],
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), RenderError> {
-    let simulated = planned(file, given, plan).ok();
+    let simulated = by_class(file, given, plan).ok();
     for node in Node::all(file, given, plan) {
         if !go_on() {
             return Err(RenderError::Ended);

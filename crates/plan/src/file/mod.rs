@@ -140,16 +140,15 @@ fn node_id(file: &NetworkFile, name: &StationName) -> NodeId {
 }
 
 /// A frame is whole before the gap after it has passed, so a bridge may have it that much sooner
-/// than its occupancy ends. Where forwarding takes less than a gap, everything moves later by it.
+/// than its occupancy ends, and forward it before that where it takes less than a gap.
 fn bridge_node(file: &NetworkFile, bridge: &NetBridge) -> Node {
     let mut node = Node::new(bridge.name.as_str(), Role::Bridge);
     let own = file.links.iter().filter(|link| link.between.contains(&bridge.name));
     let gap = own.map(|link| bytes_time(link.rate, GAP)).max().unwrap_or(Span::ZERO);
     let early = gap + Span::from_ns(1);
     let (least, most) = bridge.forward.range();
-    let later = (early - least).max(Span::ZERO);
-    node.processing_min = (least - early).max(Span::ZERO);
-    node.processing_max = most.unwrap_or(least) + later;
+    node.processing_min = least - early;
+    node.processing_max = most.unwrap_or(least);
     node.forwarding = match bridge.cut_through {
         Some(bytes) => Forwarding::CutThrough { header_bytes: bytes.get() + PREAMBLE },
         None => Forwarding::StoreAndForward,

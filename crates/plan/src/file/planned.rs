@@ -16,7 +16,7 @@ use crate::model::{Admission, LinkId, Plan, PortGates, Stream};
 
 /// The file with the plan in it. Left out are streams that are not admitted, with limits
 /// and faults of theirs, and those that a file cannot express. Messages of sporadic streams come in
-/// every interval.
+/// every interval. Where a port has planned classes in one queue, all planned streams have one.
 ///
 /// **Errors**: something else in the file refers to a stream that was left out.
 pub fn planned(
@@ -24,11 +24,29 @@ pub fn planned(
     given: &FileProblem,
     plan: &Plan,
 ) -> Result<NetworkFile, ScenarioErrors> {
+    with_classes(file, given, plan, &Classes::of(given, plan))
+}
+
+/// The same with the classes of the file at every port, as devices have them.
+pub(super) fn by_class(
+    file: &NetworkFile,
+    given: &FileProblem,
+    plan: &Plan,
+) -> Result<NetworkFile, ScenarioErrors> {
+    let classes = Classes { together: None, ..Classes::of(given, plan) };
+    with_classes(file, given, plan, &classes)
+}
+
+fn with_classes(
+    file: &NetworkFile,
+    given: &FileProblem,
+    plan: &Plan,
+    classes: &Classes,
+) -> Result<NetworkFile, ScenarioErrors> {
     let mut json = file.to_json();
     let left_out: BTreeSet<&str> =
         plan.refused.iter().map(|it| given.problem.stream(it.stream).name.as_str()).collect();
     let mut ports: Vec<Value> = json["ports"].as_array().cloned().unwrap_or_default();
-    let classes = classes(given);
     for gates in &plan.gates {
         let (own, far, _) = ends(file, gates.link);
         let mut port = json!({"of": [own.as_str()], "to": far.as_str()});
@@ -36,7 +54,7 @@ pub fn planned(
         if let Some(advance) = advance {
             port["hold_advance"] = json!(advance.to_string());
         }
-        let entries = entries(gates, plan, given, (&classes, advance.is_some()));
+        let entries = entries(gates, plan, given, (classes, advance.is_some()));
         port["gates"] = json!({"cycle_time": gates.cycle.to_string(), "entries": entries});
         ports.push(port);
     }
@@ -48,8 +66,10 @@ pub fn planned(
         let talker = talker.expect("invariant: a checked file has planned streams of stations");
         let lead = lead(talker);
         put(&mut json["streams"][index], talker, wanted, admission);
+        let class = classes.together.unwrap_or(stream.class.get());
+        json["streams"][index]["class"] = json!(class);
         if talker.device.launch_time.is_some() {
-            let launch = json!([stream.class.get()]);
+            let launch = json!([class]);
             ports.push(json!({"of": [stream.talker.as_str()], "launch": launch}));
         }
         limits.extend(promises(file, stream, wanted, lead));
@@ -84,8 +104,21 @@ fn lead(talker: &NetStation) -> Span {
 }
 
 /// The classes of all planned streams.
-fn classes(given: &FileProblem) -> BTreeSet<u64> {
-    given.problem.streams().iter().map(|stream| stream.priority.into()).collect()
+struct Classes {
+    all: BTreeSet<u64>,
+    /// The one that all of them have, where a port has several in one queue: they leave that in the
+    /// order in which they come.
+    together: Option<u64>,
+}
+
+impl Classes {
+    fn of(given: &FileProblem, plan: &Plan) -> Classes {
+        let all: BTreeSet<u64> =
+            given.problem.streams().iter().map(|stream| stream.priority.into()).collect();
+        let mut queues = plan.gates.iter().flat_map(|gates| queues(plan, given, gates.link));
+        let is_shared = queues.any(|(_, classes)| classes.len() > 1);
+        Classes { together: all.last().copied().filter(|_| is_shared), all }
+    }
 }
 
 /// The classes of the streams in each planned queue of a port.
@@ -125,13 +158,14 @@ fn entries(
     gates: &PortGates,
     plan: &Plan,
     given: &FileProblem,
-    (planned, holds): (&BTreeSet<u64>, bool),
+    (planned, holds): (&Classes, bool),
 ) -> Vec<Value> {
     let queues = queues(plan, given, gates.link);
-    let rest: Vec<u64> = (0..8).filter(|class| !planned.contains(class)).collect();
-    let open = |queue: Option<u8>| match queue {
-        Some(queue) => queues.get(&queue).into_iter().flatten().copied().collect(),
-        None => rest.clone(),
+    let rest: Vec<u64> = (0..8).filter(|class| !planned.all.contains(class)).collect();
+    let open = |queue: Option<u8>| match (queue, planned.together) {
+        (Some(_), Some(class)) => vec![class],
+        (Some(queue), None) => queues.get(&queue).into_iter().flatten().copied().collect(),
+        (None, _) => rest.clone(),
     };
     let states = states(gates).into_iter();
     let entry = |(queue, interval): (Option<u8>, Span)| {

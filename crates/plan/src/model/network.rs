@@ -128,7 +128,8 @@ pub struct Node {
     pub name: String,
     /// What it is to streams.
     pub role: Role,
-    /// From a frame being there until it can be sent on, at least.
+    /// From a frame being there until it can be sent on, at least; negative where it can be sent
+    /// on before its overhead is there.
     pub processing_min: Span,
     /// The same, at most.
     pub processing_max: Span,
@@ -407,7 +408,8 @@ pub(crate) fn check_bytes(
 
 fn check_node(node: &Node) -> Result<(), ModelError> {
     let owner = format!("node {}", node.name);
-    check_span(&owner, "processing_min", node.processing_min, Span::ZERO)?;
+    let least = node.processing_min.max(-node.processing_min);
+    check_span(&owner, "processing_min", least, Span::ZERO)?;
     check_span(&owner, "processing_max", node.processing_max, Span::ZERO)?;
     if node.processing_max < node.processing_min {
         let (field, value_ns) = ("processing_max", node.processing_max.as_ns());
