@@ -121,6 +121,18 @@ fn t1_the_shipped_network_is_planned_explained_and_simulated() {
 }
 
 #[test]
+fn t1_a_clock_that_a_plan_does_not_allow_is_named() {
+    let scratch = Scratch::new();
+    let text = OVERTAKEN.replace("{ name: a }", "{ name: a, clock: { offset: 300ns } }");
+    let file = scratch.write("clock.yaml", &text);
+    let said = timewire(&["plan", &file]).done();
+    let line = "clock of a: it can be 300ns off, and with a sync_error of 0ns a plan allows 0ns: ";
+    assert!(said.stdout.contains(line), "{said:?}");
+    let json = timewire(&["plan", &file, "--json"]).done().json();
+    assert_eq!(json["clocks_beyond_sync_error"][0]["off_ns"], 300);
+}
+
+#[test]
 fn t2_streams_with_several_listeners_have_places_that_hold() {
     let scratch = Scratch::new();
     let text = fs::read_to_string(cell()).unwrap();

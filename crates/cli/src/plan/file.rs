@@ -48,6 +48,8 @@ pub struct More {
     /// With the clocks of neighbours as far apart as `sync_error` allows, one way and the other.
     apart: Vec<sim::Report>,
     sync_error: Span,
+    /// Clocks that can be further off than that allows.
+    beyond: Vec<(String, Span)>,
     written: usize,
     asked: Vec<Asked>,
     /// What of the request was not interpreted.
@@ -152,6 +154,11 @@ impl OwnFile {
             is_empty: false,
             apart: Vec::new(),
             sync_error: self.file.sync_error,
+            beyond: file::clocks_beyond(&self.file)
+                .into_iter()
+                .filter(|_| !plan.admitted.is_empty())
+                .map(|(name, wrong)| (name.to_string(), wrong))
+                .collect(),
             written: 0,
             asked: self.asked(plan),
             unread: self.unread.clone(),
@@ -294,6 +301,15 @@ impl More {
         for unread in &self.unread {
             let _ = writeln!(text, "not interpreted: {unread}");
         }
+        for (name, wrong) in &self.beyond {
+            let allowed = Span::from_ns(self.sync_error.as_ns() / 2);
+            let _ = writeln!(
+                text,
+                "clock of {name}: it can be {wrong} off, and with a sync_error of {} a plan allows \
+                 {allowed}: frames can miss their windows",
+                self.sync_error
+            );
+        }
         if !self.unread.is_empty() {
             text.push_str("INCONCLUSIVE: what was not interpreted may ask for more\n");
         }
@@ -351,6 +367,11 @@ impl More {
     /// With clocks of neighbours apart.
     pub fn apart(&self) -> &[sim::Report] {
         &self.apart
+    }
+
+    /// Clocks that can be further off than `sync_error` allows.
+    pub fn clocks_beyond(&self) -> impl Iterator<Item = Value> + '_ {
+        self.beyond.iter().map(|(name, off)| json!({"node": name, "off_ns": off}))
     }
 
     /// Classes with credit behind gates.

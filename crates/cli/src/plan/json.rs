@@ -90,6 +90,10 @@ impl Serialize for Whole<'_> {
             map.serialize_entry("changes", changes)?;
         }
         map.serialize_entry("checked", &self.effort.checked)?;
+        let beyond = || self.more.into_iter().flat_map(More::clocks_beyond);
+        if beyond().next().is_some() {
+            map.serialize_entry("clocks_beyond_sync_error", &Each(beyond))?;
+        }
         map.serialize_entry("cycle_ns", &self.plan.cycle)?;
         if let Some(gated) = self.more.map(More::gated).filter(|gated| !gated.is_empty()) {
             map.serialize_entry("gated_credit", gated)?;

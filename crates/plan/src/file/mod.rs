@@ -25,6 +25,7 @@ pub use agree::check_rendered;
 pub use configured::{FileUnread, Held, HoldError, hold, is_configuration, is_rendered_beside};
 pub use gated::{GatedClass, gated_classes, gated_text};
 pub use limits::{JudgedLimit, judged_limits};
+pub use margin::clocks_beyond;
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render, render_while};
 pub use rest::{RestBound, Unbounded, bounds, bounds_on_linux};
