@@ -2,11 +2,13 @@
 //! Streams that come to those of an earlier plan, which stay where they are, or of which at most so
 //! many are moved.
 
+use std::collections::BTreeMap;
+
 use timewire_base::Span;
 
 use super::repair::NEVER;
 use super::table::Item;
-use super::{Budget, Planner, SEARCH_STEPS, Shape};
+use super::{Budget, Planner, SEARCH_STEPS, Seat, Shape};
 use crate::model::{Admission, Certificate, LinkId, StreamId};
 
 /// What it costs to move a stream of the earlier plan where some may be; others cost 1.
@@ -50,11 +52,16 @@ struct Kept {
 
 impl Kept {
     /// These were moved.
-    fn count(&mut self, moved: impl Iterator<Item = usize>) {
+    fn count(&mut self, moved: &[usize]) {
         for other in moved {
-            self.moved += usize::from(self.stays[other]);
-            self.stays[other] = false;
+            self.moved += usize::from(self.stays[*other]);
+            self.stays[*other] = false;
         }
+    }
+
+    /// How many are moved in all, with these.
+    fn with(&self, moved: &[usize]) -> usize {
+        self.moved + moved.iter().filter(|other| self.stays[**other]).count()
     }
 }
 
@@ -189,10 +196,31 @@ impl Planner {
             return false;
         }
         let left = kept.allowed - kept.moved;
-        let stays = &kept.stays;
-        let Some(before) = self.make_room(id, left, &|other| stays[other]) else { return false };
-        kept.count(before.into_keys());
-        true
+        // Of those that are touched, some come back to where they were. First as it is counted.
+        for touched in [usize::MAX, left, left.saturating_mul(2).saturating_add(2)] {
+            self.weigh(kept, KEPT_WEIGHT);
+            let stays = &kept.stays;
+            let Some(before) = self.make_room(id, touched, &|other| stays[other]) else {
+                continue;
+            };
+            let moved = self.moved(&before);
+            if kept.with(&moved) <= kept.allowed {
+                kept.count(&moved);
+                return true;
+            }
+            self.undo(id, before);
+        }
+        false
+    }
+
+    /// Those who are elsewhere than they were.
+    fn moved(&self, before: &BTreeMap<usize, Seat>) -> Vec<usize> {
+        let trees = |seat: &Seat| seat.shape.as_ref().map(|shape| shape.trees.clone());
+        let is_other = |id: usize, was: &Seat| {
+            let own = &self.seats[id];
+            own.start != was.start || trees(own) != trees(was)
+        };
+        before.iter().filter(|(id, was)| is_other(**id, was)).map(|(id, _)| *id).collect()
     }
 
     /// Reasons for those who are left: a proof, or how many others have to be moved.
@@ -222,9 +250,10 @@ impl Planner {
         self.weigh(kept, KEPT_WEIGHT);
         let stays = &kept.stays;
         let before = self.make_room(id, usize::MAX, &|other| stays[other])?;
-        let moved = kept.moved + before.keys().filter(|other| kept.stays[**other]).count();
+        let others = self.moved(&before);
+        let moved = kept.with(&others);
         if moved <= kept.allowed {
-            kept.count(before.into_keys());
+            kept.count(&others);
         } else {
             self.undo(id, before);
         }
