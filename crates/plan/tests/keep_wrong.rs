@@ -49,6 +49,10 @@ fn t0_what_is_wrong_in_a_file_is_said_with_its_place() {
             ),
         ),
         (
+            format!("{HEAD}{}", GOOD.replace("2960", "18446744073709551615")),
+            format!("2:160: the start 18446744073709551615 is too late{line}"),
+        ),
+        (
             format!("{HEAD}{}", GOOD.replace("b0-e1", "e0-b0")),
             format!("2:145: link `e0-b0` is there twice{line}"),
         ),

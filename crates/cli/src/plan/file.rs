@@ -189,7 +189,7 @@ impl OwnFile {
                     anyhow::bail!("{WORDS}; nothing was written to {}", dir.display())
                 }
                 other => {
-                    other.context("the plan is nothing that Linux takes; nothing was written")?
+                    other.context("the plan is nothing that Linux takes; nothing was rendered")?
                 }
             };
             files.push(file::Rendered {

@@ -380,7 +380,9 @@ impl<'de> Visitor<'de> for AnyFrames {
     }
 
     fn visit_u64<E: serde::de::Error>(self, ns: u64) -> Result<Frames, E> {
-        Ok(Frames(vec![Span::from_ns(i64::try_from(ns).unwrap_or(i64::MAX))]))
+        let start =
+            i64::try_from(ns).map_err(|_| E::custom(format!("the start {ns} is too late")))?;
+        Ok(Frames(vec![Span::from_ns(start)]))
     }
 
     fn visit_i64<E: serde::de::Error>(self, ns: i64) -> Result<Frames, E> {
