@@ -16,8 +16,8 @@
 //! - `<!-- two hosts -->`, once in a page: the host that it gets has `eth0`, 10.0.0.1 and
 //!   02:00:00:00:00:01, to another one, which has `eth0`, 10.0.0.2 and 02:00:00:00:00:02
 //! - `<!-- bare system -->`, once in a page: it is for a system with nothing but the packages,
-//!   which `scripts/test-packages.sh` makes, and has no `scenarios`; `<!-- bare system, too -->`:
-//!   it is executed here and there
+//!   which `scripts/test-packages.sh` makes, and has no `scenarios`; from its first file of its own
+//!   on it is executed here, too; `<!-- bare system, too -->`: all of it is
 //! - `<!-- on: there -->`: on the other host
 //! - `<!-- meanwhile -->`: it goes on during what comes next, and is ended with the page (SIGINT)
 //!   and held against it then; `<!-- until: WORDS -->`: what comes next waits until it says them
@@ -91,11 +91,11 @@ fn all(pages: Vec<Page>) -> Done {
     sum.into_inner().unwrap()
 }
 
-/// What is to be executed of each page, but of those of a bare system.
+/// What is to be executed of each page, of those of a bare system what needs none.
 fn to_execute() -> Vec<Page> {
     let all = all_to_execute();
     assert!(all.iter().any(|page| page.system.is_bare()), "no page is about a bare system");
-    all.into_iter().filter(|page| page.system.is_this()).collect()
+    all.into_iter().map(Page::here).collect()
 }
 
 fn all_to_execute() -> Vec<Page> {

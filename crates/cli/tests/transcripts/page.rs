@@ -146,6 +146,17 @@ impl Page {
         self.doubts.iter().map(String::as_str)
     }
 
+    /// What is executed on this system: of a page for a bare one that which begins with the page's
+    /// own files, and so needs none of the packages'.
+    pub fn here(mut self) -> Page {
+        if !self.system.is_this() {
+            let is_file = |part: &Part| matches!(part, Part::File { .. });
+            let own = self.parts.iter().position(is_file).unwrap_or(self.parts.len());
+            self.parts.drain(..own);
+        }
+        self
+    }
+
     /// Whether some command starts the laboratory's kernel.
     pub fn needs_the_laboratory(&self) -> bool {
         self.parts.iter().any(Part::needs_the_laboratory)
