@@ -83,8 +83,15 @@ impl Journal {
         title: &str,
         said: Option<&Path>,
     ) -> Result<Journal, HostError> {
-        let file = LogFile::create(path.clone(), title)?;
-        let watchdog = Watchdog::start(&path, said).inspect_err(|_| drop(file.remove()))?;
+        let mut watchdog = Watchdog::start(&path, said)?;
+        let file = match LogFile::create(path.clone(), title) {
+            Ok(file) => file,
+            Err(error) => {
+                watchdog.dismiss();
+                return Err(error);
+            }
+        };
+        watchdog.begin().inspect_err(|_| drop(file.remove()))?;
         let state = State { file, next: 1, open: BTreeMap::new(), watchdog: Some(watchdog) };
         Ok(Journal { path, state: Mutex::new(state) })
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The watchdog: a second process that outlives its owner and then carries out the owner's undo
 //! log, or does so when the time of a change is over. It holds the read end of a pipe whose write
-//! end only the owner has; the kernel closes that in every kind of death.
+//! end only the owner has; the kernel closes that in every kind of death. It is there before the
+//! log is: a log that nobody watches would stay until the next start of the program.
 //!
 //! The watchdog is this same program, started as `PROGRAM __watchdog LOG`; the program's main
 //! function calls `recovery::watchdog_main` for that, before anything else.
@@ -11,7 +12,7 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 
@@ -31,19 +32,16 @@ pub const WATCHDOG_VERB: &str = "__watchdog";
 pub(super) struct Watchdog {
     process: Child,
     pipe: PipeWriter,
+    answers: BufReader<ChildStdout>,
 }
 
 impl Watchdog {
-    /// Starts one for a log and waits until it is on guard. What it says goes where this process'
+    /// Starts one for a log that is to be written next. What it says goes where this process'
     /// messages go, or to a file.
     pub fn start(log: &Path, said: Option<&Path>) -> Result<Watchdog, HostError> {
-        let own = || (PathBuf::from("/proc/self/exe"), vec![WATCHDOG_VERB.to_owned()]);
-        let (program, arguments) = PROGRAM.get().cloned().unwrap_or_else(own);
-        let failed = |why: String| {
-            let shown = env::current_exe().unwrap_or_else(|_| program.clone());
-            HostError::Watchdog { program: shown.display().to_string(), why }
-        };
-        let (reader, pipe) = io::pipe().map_err(|e| failed(e.to_string()))?;
+        let (program, arguments) = program();
+        let failed = |why: io::Error| failure(why.to_string());
+        let (reader, pipe) = io::pipe().map_err(failed)?;
         let mut command = Command::new(&program);
         if let Some(said) = said {
             let file = OpenOptions::new().create(true).append(true).open(said);
@@ -57,14 +55,20 @@ impl Watchdog {
             .stdin(Stdio::from(reader))
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|e| failed(e.to_string()))?;
+            .map_err(failed)?;
         let stdout = process.stdout.take().expect("invariant: stdout was piped");
-        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-        if lines.any(|line| line.ends_with(READY)) {
-            return Ok(Watchdog { process, pipe });
+        Ok(Watchdog { process, pipe, answers: BufReader::new(stdout) })
+    }
+
+    /// Tells it that the log has begun, and waits until it is on guard.
+    pub fn begin(&mut self) -> Result<(), HostError> {
+        // One that has ended answers nothing, either.
+        let _ = self.pipe.write_all(&[BEGUN]);
+        if (&mut self.answers).lines().map_while(Result::ok).any(|line| line.ends_with(READY)) {
+            return Ok(());
         }
-        let status = process.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
-        Err(failed(format!("it ended ({status}) before it said that it is on guard")))
+        let status = self.process.wait().map_or_else(|e| e.to_string(), |it| it.to_string());
+        Err(failure(format!("it ended ({status}) before it said that it is on guard")))
     }
 
     /// Ends it; it does nothing.
@@ -74,6 +78,17 @@ impl Watchdog {
         drop(self.pipe);
         let _ = self.process.wait();
     }
+}
+
+/// The program of watchdogs, and what comes before the log.
+fn program() -> (PathBuf, Vec<String>) {
+    let own = || (PathBuf::from("/proc/self/exe"), vec![WATCHDOG_VERB.to_owned()]);
+    PROGRAM.get().cloned().unwrap_or_else(own)
+}
+
+fn failure(why: String) -> HostError {
+    let shown = env::current_exe().unwrap_or_else(|_| program().0);
+    HostError::Watchdog { program: shown.display().to_string(), why }
 }
 
 /// Has watchdogs started as `program arguments... LOG` instead of `__watchdog` of this program, for
@@ -91,6 +106,17 @@ pub(crate) fn main(path: &Path, kinds: &[Kind]) -> Result<(), HostError> {
     namespace::ignore_requests_to_end();
     // Whatever directory the owner stands in, it can be unmounted.
     let _ = env::set_current_dir("/");
+    // An error is as good as the end.
+    let mut first = [0];
+    let _ = io::stdin().lock().read_exact(&mut first);
+    match first {
+        [BEGUN] => {}
+        [DISMISSED] => return Ok(()),
+        // The owner was killed, perhaps after it had begun its log, in which nothing can be yet; one
+        // with changes in it is of somebody else.
+        _ if path.exists() && read(path, kinds)?.open.is_empty() => {}
+        _ => return Ok(()),
+    }
     let lock = match owner_of(path) {
         Some(_) => {
             let already = || HostError::file("lock", path, io::Error::other("it has a watchdog"));
@@ -142,4 +168,7 @@ pub(crate) fn main(path: &Path, kinds: &[Kind]) -> Result<(), HostError> {
 
 static PROGRAM: OnceLock<(PathBuf, Vec<String>)> = OnceLock::new();
 const READY: &str = "timewire watchdog: on guard";
+/// The owner has begun the log.
+const BEGUN: u8 = b'b';
+/// The owner needs no watchdog any more.
 const DISMISSED: u8 = b'd';
