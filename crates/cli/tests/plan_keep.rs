@@ -82,14 +82,14 @@ fn t1_added_removed_and_changed_streams_are_told_and_others_stay() {
     let less = scratch.write("less.yaml", &network(&[&longer, THREE]));
     let said = timewire(&["plan", &less, "--keep", &next]).done();
     assert!(said.stdout.contains("1 kept, 0 moved, 0 added, 1 changed, 1 removed\n"), "{said:?}");
-    assert!(said.stdout.contains(" (frame length 1046B -> 1246B)\n"), "{said:?}");
+    assert!(said.stdout.contains(" (frame length 1050B -> 1250B)\n"), "{said:?}");
     let json = timewire(&["plan", &less, "--keep", &next, "--json"]).done().json();
     let changes = &json["changes"];
     assert_eq!(changes["kept"], 1);
     assert_eq!(changes["removed"][0]["name"], "one");
     assert_eq!(changes["removed"][0]["new_start_ns"], Value::Null);
     assert_eq!(changes["removed"][0]["old_start_ns"], before[0]["start_ns"]);
-    assert_eq!(changes["changed"][0]["differences"][0], "frame length 1046B -> 1246B");
+    assert_eq!(changes["changed"][0]["differences"][0], "frame length 1050B -> 1250B");
     assert!(changes["changed"][0]["new_start_ns"]["b>br"].is_u64(), "{changes}");
     assert_eq!(changes["ports"], serde_json::json!(["a>br", "b>br", "br>c"]));
     for time in ["read_cpu_ns", "earlier_plan_cpu_ns", "cpu_ns", "check_cpu_ns"] {

@@ -308,7 +308,7 @@ fn t3_a_run_that_is_killed_at_any_moment_leaves_only_its_records() {
         let until = Instant::now() + whole.mul_f64(moment);
         // Not a wait for something: any moment is as good as another.
         while Instant::now() < until && !run.has_ended() {
-            std::thread::yield_now();
+            std::thread::sleep(support::MOMENT);
         }
         wait_until("the run directory is there", || host.scratch().path().join("out").exists());
         run.signal("KILL");

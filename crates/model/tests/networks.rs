@@ -46,6 +46,32 @@ fn t1_the_json_schema_in_the_book_is_that_of_the_definitions() {
     );
 }
 
+/// 64 bytes of message, 42 of headers and, in a frame with a tag, 4 more.
+#[test]
+fn t1_frames_with_a_class_have_a_tag_that_a_segment_does_not_need() {
+    let linked = "links: [[a, b]]";
+    let segment = "segments: [{ stations: [a, b] }]";
+    let both = "segments: [{ stations: [a, c] }]\nbridges: [x]\nlinks: [[a, x], [x, b]]";
+    let cases = [
+        (linked, "", 106),
+        (linked, ", class: 1", 110),
+        (linked, ", class: 7", 110),
+        (linked, ", class: 7, tagged: false", 106),
+        (linked, ", tagged: true", 110),
+        (segment, ", class: 7", 106),
+        (segment, ", class: 7, tagged: true", 110),
+        (both, ", class: 7", 110),
+    ];
+    for (network, keys, length) in cases {
+        let text = format!(
+            "timewire: 1\nkind: network\nname: two\nduration: 1s\nstations: [a, b, c]\n{network}\n\
+             streams: [{{ name: s, talker: a, listeners: b, size: 64B, period: 1ms{keys} }}]\n"
+        );
+        let file = parse("x", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(file.streams[0].frame_len().get(), length, "{network} {keys}");
+    }
+}
+
 const GOOD: &str = "timewire: 1
 kind: network
 name: two
@@ -82,6 +108,11 @@ fn t1_what_cannot_be_is_told_with_its_place() {
         ("[br, b],", "[br, c],", "links[1].between: there is no station or bridge `c`"),
         ("of: [br], to: b", "of: [a], to: b", "ports[0].to: a has no port to b"),
         ("interval: 50us", "interval: 0us", "gates.entries[0].interval: it takes time"),
+        (
+            "size: 64B, kind: request, answer: t",
+            "kind: replay, file: x.pcap, tagged: true",
+            "streams[0].tagged: its frames have the tags that were captured",
+        ),
         ("min: 1us", "min: 3us", "stations[1].receive.min: 3us is more than 2us"),
         (
             "talker: a, listeners: b",

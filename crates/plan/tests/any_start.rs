@@ -28,7 +28,7 @@ links:
 - {{ between: [x, y], rate: 1Gbit }}
 - {{ between: [y, b], rate: 1Gbit }}
 streams:
-- {{ name: s, talker: a, listeners: b, class: 3, size: 18B, scheduled: true,
+- {{ name: s, talker: a, listeners: b, class: 3, size: 14B, scheduled: true,
     max_latency: {latency}ns, kind: cyclic, period: 8us, offset: {offset}ns, burst: {burst} }}
 "
     );

@@ -343,9 +343,9 @@ const CASES: &[Case] = &[
     ),
     (
         "a talker sends another length",
-        |cell| cell.replace("plc-2.launch.csv", ",246\n", ",1246\n"),
+        |cell| cell.replace("plc-2.launch.csv", ",250\n", ",1250\n"),
         None,
-        "bytes is 1246, of the stream 246",
+        "bytes is 1250, of the stream 250",
     ),
     (
         "a launch time does not fit to the start",

@@ -34,7 +34,7 @@ fn pair(device: &str, more: &str) -> String {
          stations: [{{ name: a, device: {{ {device} }} }}, {{ name: b }}]\n\
          bridges: [{{ name: br, forward: 2us }}]\n\
          links: [{{ between: [a, br] }}, {{ between: [br, b] }}]\n\
-         streams:\n- {{ name: s, talker: a, listeners: b, class: 7, size: 58B, {more} }}\n\
+         streams:\n- {{ name: s, talker: a, listeners: b, class: 7, size: 54B, {more} }}\n\
          - {{ name: rest, talker: a, listeners: b, size: 1472B, \
          kind: cyclic, period: 10ms }}\n"
     )
@@ -59,7 +59,7 @@ fn t1_every_stream_of_the_shipped_file_has_a_place() {
 fn t0_times_follow_from_the_file() {
     let (_, given, plan) = planned(&pair("", CYCLIC));
     let sent = &plan.admitted[0].transmissions;
-    // 58 bytes of payload are 104 with headers and check sequence, 124 with what is around: 9.92 us
+    // 54 bytes of payload are 104 with headers, tag and check sequence, 124 with what is around: 9.92 us
     // at 100 Mbit/s and 2 ns of margin, then 500 ns of cable and 2 us in the bridge.
     assert_eq!(given.problem.stream(plan.admitted[0].stream).length_bytes, 104);
     assert_eq!(sent[0].start, Span::from_us(100));
@@ -83,7 +83,7 @@ fn t0_what_cannot_be_is_refused_with_a_reason() {
 #[test]
 fn t0_a_file_that_cannot_be_planned_says_where() {
     let cases = [
-        ("class: 7, size: 58B", "class: 0, size: 58B", "streams[0].class"),
+        ("class: 7, size: 54B", "class: 0, size: 54B", "streams[0].class"),
         ("name: rest", "name: rest, class: 7", "streams[1].class"),
         ("offset: 100us", "spacing: 1us", "streams[0].spacing"),
         ("offset: 100us", "offset: 1ms", "streams[0].offset"),
@@ -134,7 +134,7 @@ fn t0_states_that_the_kernel_refuses_are_named() {
     let text = pair("", CYCLIC).replace(
         "scheduled: true",
         "scheduled: true }\n- { name: t, talker: a, listeners: b, \
-         class: 7, size: 58B, kind: cyclic, period: 1ms, offset: 110us, scheduled: true",
+         class: 7, size: 54B, kind: cyclic, period: 1ms, offset: 110us, scheduled: true",
     );
     let (network, given, plan) = planned(&text);
     assert_eq!(plan.admitted.len(), 2);
@@ -283,7 +283,7 @@ fn t0_jitter_that_cannot_be_kept_has_a_reason_with_its_parts() {
              device: {{ {east} }} }}\n\
              links: [{{ between: [a, west] }}, {{ between: [west, east] }}, \
              {{ between: [east, b] }}]\nstreams:\n\
-             - {{ name: s, talker: a, listeners: b, class: 7, size: 58B, \
+             - {{ name: s, talker: a, listeners: b, class: 7, size: 54B, \
              kind: cyclic, period: 1ms, scheduled: true, max_jitter: {jitter} }}\n"
         )
     };

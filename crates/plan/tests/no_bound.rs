@@ -121,7 +121,7 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
             network(&(gates("3", "7") + &one(3))),
             "br>c",
             3,
-            "takes 85280ns and fits no window: the longest of them is 80us",
+            "takes 85600ns and fits no window: the longest of them is 80us",
         ),
         (
             "source",

@@ -246,15 +246,15 @@ fn t1_promises_come_from_the_plan_a_bound_or_the_limits_and_load_has_none() {
         promise.clone()
     };
     let state = by("line", "state-1");
-    // 2 x (10.4 us + 1 us) and a window that opens 2 us after the frame is there.
+    // 2 x (10.72 us + 1 us) and a window that opens 2 us after the frame is there.
     let ns = |span: Option<timewire_base::Span>| span.map(timewire_base::Span::as_ns);
-    assert_eq!((state.by, ns(state.latency)), (PromisedBy::Plan, Some(24_806)));
+    assert_eq!((state.by, ns(state.latency)), (PromisedBy::Plan, Some(25_446)));
     // Handed over 5 us before, two ports, one wake-up.
-    assert_eq!((state.at_least.as_ns(), ns(state.at_most)), (22_800, Some(38_806)));
-    assert_eq!(ns(state.limit()), Some(38_806));
+    assert_eq!((state.at_least.as_ns(), ns(state.at_most)), (23_440, Some(39_446)));
+    assert_eq!(ns(state.limit()), Some(39_446));
     let class_a = by("avb", "class-a");
     assert_eq!((class_a.by, class_a.messages), (PromisedBy::Bound, Some(4_000)));
-    assert_eq!((class_a.at_least.as_ns(), ns(class_a.limit())), (196_280, Some(1_241_000)));
+    assert_eq!((class_a.at_least.as_ns(), ns(class_a.limit())), (198_520, Some(1_241_000)));
     let files = by("avb", "files");
     assert_eq!((files.by, files.limit()), (PromisedBy::Load, None));
     let group = by("opcua-pubsub-like", "group-1>subscriber-2");

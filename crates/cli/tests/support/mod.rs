@@ -84,13 +84,16 @@ pub fn has_kernel() -> bool {
     has
 }
 
+/// Between two looks at something that is waited for: who waits leaves the processors to it.
+pub const MOMENT: Duration = Duration::from_millis(2);
+
 /// Waits until a condition holds; panics with its name after a long while.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !holds() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
-        std::thread::yield_now();
+        std::thread::sleep(MOMENT);
     }
 }
 
@@ -302,7 +305,7 @@ impl Host {
             // Only a state that does not change any more is a failure.
             assert!(found != left || Instant::now() < deadline, "left behind: {found}");
             left = found;
-            std::thread::yield_now();
+            std::thread::sleep(MOMENT);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::page::{How, Page, Part, Shown, with_keys};
 use super::text::difference;
-use crate::support::{Host, Scratch, TIMEWIRE, children_of, send_signal, wait_until};
+use crate::support::{Host, MOMENT, Scratch, TIMEWIRE, children_of, send_signal, wait_until};
 
 /// What was executed, and what is wrong with it.
 #[derive(Default)]
@@ -186,7 +186,7 @@ impl Shell {
                 let why = format!("waited in vain until it says {words}");
                 return Err(format!("{line}: $ {command}\n{why}; it printed:\n{printed}"));
             }
-            std::thread::yield_now();
+            std::thread::sleep(MOMENT);
         }
         self.meanwhile.push(one);
         Ok(())

@@ -323,6 +323,10 @@ record! {
         listeners: Several<StationName>,
         /// Its traffic class at every port; 7 is the most urgent.
         class: Count<0, 7> = "0",
+        /// Its frames have a VLAN tag, which tells bridges the class and makes them 4 bytes longer.
+        /// Without the key, those of classes 1 to 7 have one, except between stations of one
+        /// segment. Not with a replay.
+        tagged: Option<bool>,
         /// UDP payload of its frames: 42 bytes of headers come on top. Not with a replay, whose
         /// frames are as long as they were.
         size: Option<ByteCount>,
@@ -702,16 +706,24 @@ impl NetStream {
         limits.collect()
     }
 
-    /// Its frames: a message with the headers of Ethernet, IPv4 and UDP; of a replay, which says
-    /// nothing of lengths, the shortest.
+    /// Whether its frames have a VLAN tag (IEEE Std 802.1Q-2022, 9.3).
+    pub fn is_tagged(&self) -> bool {
+        self.tagged == Some(true)
+    }
+
+    /// Its frames: a message with the headers of Ethernet, IPv4 and UDP, and the VLAN tag; of a
+    /// replay, which says nothing of lengths, the shortest.
     pub fn frame_len(&self) -> FrameLen {
-        let frame = FrameLen::new(self.size.map_or(0, ByteCount::get) + HEADERS);
+        let tag = if self.is_tagged() { TAG } else { 0 };
+        let frame = FrameLen::new(self.size.map_or(0, ByteCount::get) + HEADERS + tag);
         frame.expect("invariant: a checked file has messages of at most a jumbo frame")
     }
 }
 
 /// What is before a message in its frame. **Units**: bytes.
 const HEADERS: u32 = 42;
+/// A VLAN tag (IEEE Std 802.1Q-2022, 9.3). **Units**: bytes.
+const TAG: u32 = 4;
 
 impl Item for NetDelay {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {

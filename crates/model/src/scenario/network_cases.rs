@@ -14,7 +14,8 @@ use super::further::FurtherChecks;
 use super::item::{Item, Reader};
 use super::kind::unknown_kind;
 use super::network::{
-    NetFault, NetLateFault, NetLimit, NetStream, NetStreamFault, NetTraffic, NetworkFile,
+    NetFault, NetLateFault, NetLimit, NetSegment, NetStream, NetStreamFault, NetTraffic,
+    NetworkFile,
 };
 use super::phases::{TimingSpec, Variable};
 use super::record::{default_value, record};
@@ -220,11 +221,17 @@ impl NetStream {
 }
 
 impl NetworkFile {
-    /// A segment that names no station has all of them.
+    /// A segment that names no station has all of them; frames whose class a bridge has to know
+    /// have a VLAN tag.
     fn fill(&mut self) {
         let all: Vec<StationName> = self.stations.iter().map(|it| it.name.clone()).collect();
         let unnamed = self.segments.iter_mut().filter(|segment| segment.stations.is_empty());
         unnamed.for_each(|segment| segment.stations.clone_from(&all));
+        for stream in &mut self.streams {
+            let is_replay = matches!(stream.traffic, NetTraffic::Replay(_));
+            let is_usual = stream.class.get() > 0 && !is_replay && !within(&self.segments, stream);
+            stream.tagged.get_or_insert(is_usual);
+        }
     }
 
     /// The network of a case, or that of none, under a load, or with all streams.
@@ -265,6 +272,14 @@ impl NetworkFile {
             .collect();
         file
     }
+}
+
+/// Whether a stream is between stations of one segment.
+fn within(segments: &[NetSegment], stream: &NetStream) -> bool {
+    segments.iter().any(|segment| {
+        let has = |station: &StationName| segment.stations.contains(station);
+        has(&stream.talker) && stream.listeners.all().iter().all(has)
+    })
 }
 
 /// Reads one network, and checks what needs no other.

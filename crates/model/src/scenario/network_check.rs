@@ -255,6 +255,10 @@ impl Checker<'_> {
             self.node(reader, &at("talker"), &stream.talker);
             self.listeners(reader, &at("listeners"), stream);
             size(reader, &at("size"), stream);
+            if matches!(stream.traffic, NetTraffic::Replay(_)) && stream.is_tagged() {
+                let message = "its frames have the tags that were captured".to_owned();
+                reader.fail_at(&at("tagged"), message, "leave it out");
+            }
             if stream.max_loss.is_some_and(|most| !matches!(most, AtMost::Share(_))) {
                 let message = "what is lost is a share of all messages".to_owned();
                 reader.fail_at(&at("max_loss"), message, "write a share such as 0.1%");

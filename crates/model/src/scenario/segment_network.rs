@@ -345,6 +345,9 @@ fn stream(
     if stream.launch.is_some() {
         refuse("launch", "stations on a segment send in slots, not at launch times", SIMULATE);
     }
+    if stream.is_tagged() {
+        refuse("tagged", "no bridge is there to read the tag, and the MAC adds none", SIMULATE);
+    }
     if stream.ats.is_some() {
         refuse("ats", "no bridge is there to shape it", SIMULATE);
     }

@@ -111,8 +111,13 @@ pub fn hold(
     let stations = file.stations.iter().map(|it| (&it.name, &it.device));
     let nodes: Vec<_> =
         stations.chain(file.bridges.iter().map(|it| (&it.name, &it.device))).collect();
+    let around = |place: &Option<usize>| match place.map(|place| &file.streams[place]) {
+        Some(stream) if stream.is_tagged() => ETHERNET + TAG,
+        _ => ETHERNET,
+    };
     let mut reading = Reading {
         given,
+        around: given.streams.iter().map(around).collect(),
         made: Configuration::default(),
         notes: Vec::new(),
         unread: Vec::new(),
@@ -165,6 +170,8 @@ struct Node<'a> {
 
 struct Reading<'a> {
     given: &'a FileProblem,
+    /// What each stream has around the payload of its frames. **Units**: bytes.
+    around: Vec<u32>,
     made: Configuration,
     notes: Vec<String>,
     unread: Vec<FileUnread>,
@@ -332,9 +339,9 @@ impl Reading<'_> {
 
     /// Streams whose frames a class does not let through for their length.
     fn too_long(&mut self, node: &Node, link: LinkId, queues: &[u8; 8], most: &[u32; 8]) {
-        for stream in self.given.problem.streams() {
+        for (stream, around) in self.given.problem.streams().iter().zip(&self.around) {
             let queue = usize::from(queues[usize::from(stream.priority.min(7))].min(7));
-            let payload = stream.length_bytes.saturating_sub(ETHERNET);
+            let payload = stream.length_bytes.saturating_sub(*around);
             let leaves = |trees: &[Vec<LinkId>]| trees.iter().flatten().any(|own| *own == link);
             let is_here = matches!(&stream.route, Route::Given(trees) if leaves(trees));
             if is_here && most[queue] > 0 && payload > most[queue] {
@@ -481,6 +488,8 @@ impl Reading<'_> {
 
 /// Addresses, type and check sequence. **Units**: bytes.
 const ETHERNET: u32 = 18;
+/// A VLAN tag, which is no part of the payload (IEEE Std 802.1Q-2022, 8.6.8.4). **Units**: bytes.
+const TAG: u32 = 4;
 
 /// Bounds of classes, by class.
 fn by_queue(bounds: &[u32]) -> [u32; 8] {

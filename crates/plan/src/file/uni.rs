@@ -103,7 +103,7 @@ pub fn with_uni(file: &NetworkFile, uni: &Uni) -> Result<UniPlaced, UniError> {
             }
         };
         let remedy = "see the bounds of a stream in the book";
-        let (entry, whole) = (expressed(file, &made), made.copies == 1);
+        let (entry, whole) = (expressed(file, &made, asked.tagged), made.copies == 1);
         let id =
             given.problem.add(made).map_err(|error| wrong(asked, error.to_string(), remedy))?;
         given.streams.push(whole.then_some(streams.len()));
@@ -129,7 +129,8 @@ pub fn with_uni(file: &NetworkFile, uni: &Uni) -> Result<UniPlaced, UniError> {
 }
 
 /// The stream as a file has it, but for redundancy.
-fn expressed(file: &NetworkFile, made: &Stream) -> Value {
+fn expressed(file: &NetworkFile, made: &Stream, tagged: bool) -> Value {
+    let around = HEADERS + CHECK + if tagged { TAG } else { 0 };
     let station = |id: NodeId| file.stations[id.index()].name.as_str();
     let to = made.listeners.iter().map(|id| station(*id));
     json!({
@@ -137,7 +138,8 @@ fn expressed(file: &NetworkFile, made: &Stream) -> Value {
         "talker": station(made.talker),
         "listeners": to.collect::<Vec<&str>>(),
         "class": made.priority,
-        "size": format!("{}B", made.length_bytes - HEADERS - CHECK),
+        "tagged": tagged,
+        "size": format!("{}B", made.length_bytes - around),
         "period": made.interval.to_string(),
         "scheduled": true,
         "max_latency": made.latency_max.to_string(),
