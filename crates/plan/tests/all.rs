@@ -13,6 +13,7 @@ mod keep_wrong;
 mod no_bound;
 mod packings;
 mod plans;
+mod rendered;
 mod reserve;
 mod tsnbench;
 mod tsnkit;

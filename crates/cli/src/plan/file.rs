@@ -55,6 +55,8 @@ pub struct More {
     /// What of the request was not interpreted.
     unread: Vec<FileUnread>,
     gated: Vec<file::GatedClass>,
+    /// Why the plan is nothing that Linux takes.
+    unrendered: Option<file::RenderError>,
     /// What the file asks of streams that are not scheduled.
     limits: Vec<file::JudgedLimit>,
 }
@@ -164,6 +166,7 @@ impl OwnFile {
             unread: self.unread.clone(),
             gated: Vec::new(),
             limits,
+            unrendered: file::unrendered(&self.file, &self.given, plan),
         };
         let planned = || {
             let planned = file::planned(&self.file, &self.given, plan);
@@ -335,6 +338,9 @@ impl More {
         if self.simulated.is_none() {
             text.push_str(&file::gated_text(&self.gated));
         }
+        if let Some(why) = &self.unrendered {
+            let _ = writeln!(text, "no --render: {why}");
+        }
         if self.written > 0 {
             let _ = writeln!(text, "{} files written", self.written);
         }
@@ -377,6 +383,11 @@ impl More {
     /// Classes with credit behind gates.
     pub fn gated(&self) -> &[file::GatedClass] {
         &self.gated
+    }
+
+    /// Why the plan is nothing that Linux takes.
+    pub fn unrendered(&self) -> Option<String> {
+        self.unrendered.as_ref().map(ToString::to_string)
     }
 
     /// What the file asks of streams that are not scheduled.

@@ -106,6 +106,9 @@ impl Serialize for Whole<'_> {
         if let Some(more) = self.more.filter(|more| more.is_asked()) {
             map.serialize_entry("not_interpreted", more.not_interpreted())?;
         }
+        if let Some(why) = self.more.and_then(More::unrendered) {
+            map.serialize_entry("not_rendered", &why)?;
+        }
         map.serialize_entry("ports", &Each(ports))?;
         map.serialize_entry("refused", &self.plan.refused.len())?;
         map.serialize_entry("schema", PLAN_SCHEMA)?;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::message;
 use super::setting::ThreadScheduling;
 use crate::tool::Tool;
 
@@ -78,6 +79,9 @@ impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Command::Run { tool, arguments } => {
+                if let Some(message) = message::beyond_tc(*tool, arguments) {
+                    message::write_note(f, &message)?;
+                }
                 f.write_str(tool.program())?;
                 arguments.iter().try_for_each(|word| write!(f, " {}", quoted(word)))
             }

@@ -10,6 +10,7 @@ mod change;
 mod command;
 mod desired;
 pub(crate) mod foreign;
+mod message;
 mod plan;
 mod read;
 mod real;

@@ -14,6 +14,7 @@ use timewire_sys::scheduler::{self, Attributes};
 
 use super::change::{CLSACT, NO_RECEIVE, polling, sysctl_path, thread_prefix};
 use super::command::Command;
+use super::message;
 use super::read;
 use super::setting::{ALL, Setting, ThreadScheduling, ThreadState, ThreadsOf, Value};
 use super::transaction::Host;
@@ -122,6 +123,9 @@ impl Host for RealHost {
     fn execute(&mut self, command: &Command) -> Result<(), HostError> {
         match command {
             Command::Run { tool, arguments } => {
+                if let Some(message) = message::beyond_tc(*tool, arguments) {
+                    return message::send(&message);
+                }
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
                 tool::run(*tool, &arguments).map(drop)
             }

@@ -62,11 +62,13 @@ pub fn check_rendered(
                 told.entry(interface).or_default().extend(gates);
             }
         }
+        let lines = format!("{}.tc", node.name);
+        let is_for_tc = files.iter().any(|file| file.name == lines);
         for (number, link, far) in node.ports() {
             let all = told.remove(&format!("eth{number}")).unwrap_or_default();
             let port = format!("port eth{number} of {} to {far}", node.name);
             let has_gates = plan.gates.iter().any(|gates| gates.link == link);
-            let in_files = if node.is_bridge() { 3 } else { 2 };
+            let in_files = 1 + usize::from(is_for_tc) + usize::from(node.is_bridge());
             if all.len() != if has_gates { in_files } else { 0 } {
                 let names: Vec<&str> = all.iter().map(|gates| gates.file.as_str()).collect();
                 return Err(RenderError::Disagree {
@@ -109,7 +111,11 @@ fn of_host(host: &Rendered, files: &[Rendered]) -> Result<Vec<(String, Vec<Gates
     let parsed = HostSettings::parse(&host.name, &host.text).map_err(|error| error.to_string())?;
     let name = host.name.replace(".host.yaml", ".tc");
     let lines = files.iter().find(|file| file.name == name);
-    let mut commands = commands(lines.map_or("", |file| &file.text), &name)?;
+    let mut commands = match lines {
+        Some(file) => Some(commands(&file.text, &name)?),
+        None => None,
+    };
+    let mut is_for_tc = true;
     let mut all = Vec::new();
     for interface in &parsed.host.interfaces {
         let Some(spec) = &interface.transmit else { continue };
@@ -120,9 +126,17 @@ fn of_host(host: &Rendered, files: &[Rendered]) -> Result<Vec<(String, Vec<Gates
         let mut gates = Vec::new();
         for node in tree.nodes() {
             let key = (interface.name.clone(), node.place().to_string());
-            let line = commands.remove(&key);
             let place = node.place();
-            let Some(line) = line else {
+            if let Qdisc::Taprio(one) = node.qdisc() {
+                is_for_tc &= one.check_tc_message().is_ok();
+            }
+            let Some(commands) = &mut commands else {
+                if let Qdisc::Taprio(one) = node.qdisc() {
+                    gates.push(of_taprio(&host.name, one)?);
+                }
+                continue;
+            };
+            let Some(line) = commands.remove(&key) else {
                 return Err(format!("{name} has nothing at {} {place}", interface.name));
             };
             if let (Qdisc::Taprio(one), Qdisc::Taprio(other)) = (node.qdisc(), &line) {
@@ -134,7 +148,10 @@ fn of_host(host: &Rendered, files: &[Rendered]) -> Result<Vec<(String, Vec<Gates
         }
         all.push((interface.name.to_string(), gates));
     }
-    match commands.keys().next() {
+    if commands.is_none() && is_for_tc {
+        return Err(format!("there is no {name}, and tc has room for all of it"));
+    }
+    match commands.unwrap_or_default().keys().next() {
         None => Ok(all),
         Some((device, place)) => Err(format!("{name} has more, at {device} {place}")),
     }

@@ -15,6 +15,7 @@ mod limits;
 mod margin;
 mod planned;
 mod qdiscs;
+mod refused;
 mod render;
 mod rest;
 mod route;
@@ -27,6 +28,7 @@ pub use gated::{GatedClass, gated_classes, gated_text};
 pub use limits::{JudgedLimit, judged_limits};
 pub use margin::clocks_beyond;
 pub use planned::planned;
+pub use refused::unrendered;
 pub use render::{RenderError, Rendered, render, render_while};
 pub use rest::{RestBound, Unbounded, bounds, bounds_on_linux};
 pub use route::of_stream as route_of;
@@ -36,6 +38,7 @@ use timewire_base::{Span, StationName};
 use timewire_model::scenario::network::{
     DeviceModel, NetBridge, NetDevice, NetLink, NetPort, NetStream, NetTraffic, NetworkFile,
 };
+use timewire_tsn::qdisc::MAX_SHOWN_ENTRIES;
 
 use crate::model::{
     Arrival, DeviceLimits, Forwarding, Link, LinkId, ModelError, Network, NetworkOptions, Node,
@@ -166,25 +169,40 @@ fn limits(file: &NetworkFile, name: &StationName, device: &NetDevice) -> DeviceL
     let ports = u64::try_from(own().count()).unwrap_or(u64::MAX).max(1);
     let own_list = device.gate_entries.map(|count| count.get());
     let part = device.shared_entries.map(|all| all / ports);
-    let entries = own_list.into_iter().chain(part).min();
+    // The kernel, and host settings, have no longer list of a device whose limits are known.
+    let shown = device.model.and(u64::try_from(MAX_SHOWN_ENTRIES).ok());
+    let entries = own_list.into_iter().chain(part).chain(shown).min();
     let mut interval_min = device.interval_min;
     if device.model == Some(DeviceModel::Taprio) {
         let shortest = own().map(|link| bytes_time(link.rate, SHORTEST));
         interval_min = shortest.fold(interval_min, Span::max);
     }
+    // As well as of the device, limits of what its lists are written into.
+    let known = device.model.filter(|_| entries != Some(0));
     let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     DeviceLimits {
         queues: u8::try_from(device.queues.get()).unwrap_or(8),
         gate_entries: entries.map(count),
         interval_min,
-        interval_max: device.interval_max,
+        interval_max: device.interval_max.map(|most| on_grid(most, device)),
         granularity: device.granularity,
-        cycle_max: device.cycle_max,
+        cycle_max: device.cycle_max.or(known.map(|_| refused::CYCLE_MAX)),
         openings: device.openings.map(|openings| count(openings.get())),
         changes_apart: device.profile().is_some_and(|profile| profile.exclusive_changes),
         launch_time: device.launch_time.is_some(),
         device: device.profile().map(|profile| profile.title),
     }
+}
+
+/// The longest state; where ports change apart, a multiple of any step of theirs: see
+/// [`Network::grid`].
+fn on_grid(most: Span, device: &NetDevice) -> Span {
+    if !device.profile().is_some_and(|profile| profile.exclusive_changes) {
+        return most;
+    }
+    let step = 20 * device.interval_min.max(device.granularity).as_ns();
+    let floor = most.as_ns() / step * step;
+    if floor > 0 { Span::from_ns(floor) } else { most }
 }
 
 /// With header and check sequence, and padded when it is short.

@@ -111,6 +111,13 @@ pub enum RenderError {
     },
 }
 
+impl RenderError {
+    pub(super) fn one_queue(node: &StationName) -> RenderError {
+        let why = "with one queue, everything else would go as planned".to_owned();
+        RenderError::Refused { node: node.to_string(), why }
+    }
+}
+
 /// The files of all nodes that send something planned.
 ///
 /// **Errors**: gates that Linux does not take.
@@ -197,6 +204,7 @@ impl Node<'_> {
         let host =
             HostSettings::parse(&file_name, &text).map_err(|why| refused(why.to_string()))?;
         let mut lines = String::new();
+        let mut is_for_tc = true;
         for interface in &host.host.interfaces {
             let Some(spec) = &interface.transmit else { continue };
             let device: &IfName = &interface.name;
@@ -205,6 +213,7 @@ impl Node<'_> {
                 refused(format!("{device}: {}", each.join("; ")))
             })?;
             let commands = tree.commands(InstallVerb::Replace);
+            is_for_tc &= commands.iter().all(|command| command.check_tc_message().is_ok());
             for command in &commands {
                 let _ = writeln!(lines, "{command}");
             }
@@ -215,7 +224,10 @@ impl Node<'_> {
             }
         }
         files.push(Rendered { name: file_name, text });
-        files.push(Rendered { name: format!("{name}.tc"), text: lines });
+        // What tc has no room for is put there by `apply` alone.
+        if is_for_tc {
+            files.push(Rendered { name: format!("{name}.tc"), text: lines });
+        }
         Ok(())
     }
 
@@ -232,8 +244,7 @@ impl Node<'_> {
             return Ok(false);
         }
         if planned.contains_key(&0) {
-            let why = "with one queue, everything else would go as planned".to_owned();
-            return Err(RenderError::Refused { node: self.name.to_string(), why });
+            return Err(RenderError::one_queue(self.name));
         }
         let _ = writeln!(text, "        # to {far}\n        - name: eth{number}");
         let _ = writeln!(text, "          transmit:");
@@ -260,12 +271,11 @@ impl Node<'_> {
         let least = bytes_time(self.given.problem.network().link(link).rate, SHORTEST);
         for (queue, lasts) in states {
             if lasts < least && !self.device.offload {
-                let (node, to) = (self.name.to_string(), far.to_string());
-                return Err(RenderError::Short { node, to, lasts, least });
+                return Err(self.short(far, lasts, least));
             }
             let open = |own: u8| match queue {
                 // Launch times hold the frames of a talker back, so its gates need not.
-                _ if self.device.launch_time.is_some() && planned.contains_key(&own) => true,
+                _ if self.launch_time().is_some() && planned.contains_key(&own) => true,
                 Some(queue) => own == queue,
                 None => !planned.contains_key(&own),
             };
@@ -290,6 +300,11 @@ impl Node<'_> {
     /// `drivers/net/ethernet/microchip/lan966x/lan966x_taprio.c:lan966x_taprio_gcl_setup_entry`.
     pub fn has_a_class_for_each_queue(&self) -> bool {
         self.device.offload && self.is_bridge()
+    }
+
+    pub fn short(&self, far: &StationName, lasts: Span, least: Span) -> RenderError {
+        let (node, to) = (self.name.to_string(), far.to_string());
+        RenderError::Short { node, to, lasts, least }
     }
 
     pub fn is_bridge(&self) -> bool {
@@ -331,7 +346,7 @@ impl Node<'_> {
     }
 
     /// Whether no two ports change their gates at the same instant, where they must not.
-    fn exclusive(&self) -> Result<(), RenderError> {
+    pub fn exclusive(&self) -> Result<(), RenderError> {
         let Some(profile) = self.device.profile().filter(|it| it.exclusive_changes) else {
             return Ok(());
         };
@@ -374,7 +389,26 @@ impl Node<'_> {
     /// When the list begins in the cycle, and its states. Where a queue opens only so often, no
     /// state goes over the turn of the list, since drivers count both halves; and where the ports
     /// must not change at once, not all lists begin with the cycle.
-    fn turned(&self, gates: &PortGates) -> (Span, Vec<(Option<u8>, Span)>) {
+    /// A state that is longer than an entry can be has several.
+    pub fn turned(&self, gates: &PortGates) -> (Span, Vec<(Option<u8>, Span)>) {
+        let (base, states) = self.whole_states(gates);
+        let network = self.given.problem.network();
+        let limits = &network.node(network.link(gates.link).from).limits;
+        let Some(most) = limits.interval_max else { return (base, states) };
+        let mut pieces = Vec::with_capacity(states.len());
+        for (queue, mut rest) in states {
+            while rest > most {
+                // What is left is an entry of its own, and not too short for one.
+                let piece = most.min((rest - limits.interval_min).max(Span::from_ns(1)));
+                pieces.push((queue, piece));
+                rest = rest - piece;
+            }
+            pieces.push((queue, rest));
+        }
+        (base, pieces)
+    }
+
+    fn whole_states(&self, gates: &PortGates) -> (Span, Vec<(Option<u8>, Span)>) {
         let mut states = states(gates);
         let exclusive = self.device.profile().is_some_and(|profile| profile.exclusive_changes);
         if exclusive && states.len() == 1 {
@@ -407,7 +441,7 @@ impl Node<'_> {
         if number > 0 {
             keys.insert(0, format!("priorities: [{}]", listed.join(", ")));
         }
-        if let Some(delta) = self.device.launch_time.filter(|_| planned) {
+        if let Some(delta) = self.launch_time().filter(|_| planned) {
             let offload = self.device.offload;
             keys.push(format!("launch_time: {{ delta: {delta}, offload: {offload} }}"));
         }
@@ -426,7 +460,8 @@ impl Node<'_> {
             };
             let name = format!("eth{number}");
             let planned = queues(self.plan, self.given, link);
-            interfaces.push(yang::interface(&name, gates, self.device, &planned));
+            let (base, states) = self.turned(gates);
+            interfaces.push(yang::interface(&name, gates, (base, &states), self.device, &planned));
         }
         if !interfaces.is_empty() {
             let name = format!("{}.yang.json", self.name);
@@ -449,10 +484,7 @@ impl Node<'_> {
                 }
                 let port = self.ports().find(|(_, link, _)| *link == sent.link);
                 let number = port.map_or(0, |(number, _, _)| number);
-                // Without offload etf sends a frame its delta before the launch time.
-                let early = self.device.launch_time.filter(|_| !self.device.offload);
-                let launch = sent.start + early.unwrap_or(Span::ZERO);
-                let launch = self.device.launch_time.map(|_| launch);
+                let launch = self.launch_of(sent.start);
                 if let Some(launch) = launch {
                     self.fits(stream, sent.link, launch)?;
                 }
@@ -477,6 +509,18 @@ impl Node<'_> {
         Ok(())
     }
 
+    /// Talkers alone give their frames launch times; what a bridge forwards has none.
+    fn launch_time(&self) -> Option<Span> {
+        self.device.launch_time.filter(|_| !self.is_bridge())
+    }
+
+    /// The launch time of a frame; `None`: the device has none.
+    pub fn launch_of(&self, start: Span) -> Option<Span> {
+        // Without offload etf sends a frame its delta before the launch time.
+        let delta = self.device.launch_time?;
+        Some(if self.device.offload { start } else { start + delta })
+    }
+
     /// Whether each frame with this launch time lies within one state of the gates.
     ///
     /// **Source**: `linux v6.12 net/sched/sch_taprio.c:is_valid_interval`.
@@ -484,8 +528,18 @@ impl Node<'_> {
         let Some(gates) = self.plan.gates.iter().find(|gates| gates.link == link) else {
             return Ok(());
         };
+        self.fits_into(stream, launch, gates)
+    }
+
+    /// The same, of the gates of the port.
+    pub fn fits_into(
+        &self,
+        stream: &Stream,
+        launch: Span,
+        gates: &PortGates,
+    ) -> Result<(), RenderError> {
         let cycle = gates.cycle.as_ns();
-        let busy = self.given.problem.network().occupancy(link, stream.length_bytes);
+        let busy = self.given.problem.network().occupancy(gates.link, stream.length_bytes);
         let mut ends = Vec::new();
         let mut until = Span::ZERO;
         for (_, lasts) in states(gates) {

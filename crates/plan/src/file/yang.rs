@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use timewire_base::Span;
 use timewire_model::scenario::network::NetDevice;
 
-use super::planned::states;
 use crate::model::{PortGates, greatest_divisor};
 
 /// The table of one port. Classes are the queues of the plan; bit 7 is class 7. Its numbers have 32
@@ -20,13 +19,14 @@ use crate::model::{PortGates, greatest_divisor};
 pub(super) fn interface(
     name: &str,
     gates: &PortGates,
+    (base, states): (Span, &[(Option<u8>, Span)]),
     device: &NetDevice,
     queues_of: &BTreeMap<u8, BTreeSet<u64>>,
 ) -> Value {
     let queues = device.queues.get().min(8);
     let planned = queues_of.keys().fold(0_u8, |mask, queue| mask | 1 << queue.min(&7));
     let all = u8::try_from((1_u64 << queues) - 1).unwrap_or(u8::MAX);
-    let entries = states(gates).into_iter().enumerate().map(|(index, (queue, lasts))| {
+    let entries = states.iter().enumerate().map(|(index, (queue, lasts))| {
         json!({
             "index": index,
             "operation-name": "ieee802-dot1q-sched:set-gate-states",
@@ -35,12 +35,13 @@ pub(super) fn interface(
         })
     });
     let entries: Vec<Value> = entries.collect();
-    let longest = states(gates).into_iter().map(|(_, lasts)| lasts).max().unwrap_or(gates.cycle);
+    let longest = states.iter().map(|(_, lasts)| *lasts).max().unwrap_or(gates.cycle);
     // A list is held against what its port supports: the limits of the device, or what is asked of
     // one whose limits nobody told.
     let supported = |limit: Option<Span>, asked: Span| limit.unwrap_or(asked).max(asked);
     let count = u64::try_from(entries.len()).unwrap_or(u64::MAX);
     let list_max = device.gate_entries.map_or(count, |most| most.get().max(count));
+    let second = Span::from_secs(1).as_ns();
     let table = table(classes_of(queues_of, queues), queues);
     let interval_max = supported(device.interval_max, longest).as_ns().min(i64::from(u32::MAX));
     json!({
@@ -53,7 +54,10 @@ pub(super) fn interface(
                 "admin-gate-states": all,
                 "admin-control-list": { "gate-control-entry": entries },
                 "admin-cycle-time": rational(gates.cycle),
-                "admin-base-time": { "seconds": "0", "nanoseconds": 0 },
+                "admin-base-time": {
+                    "seconds": (base.as_ns() / second).to_string(),
+                    "nanoseconds": base.as_ns() % second,
+                },
                 "config-change": true,
                 "supported-list-max": list_max,
                 "supported-cycle-max": rational(supported(device.cycle_max, gates.cycle)),

@@ -9,8 +9,9 @@ use super::shaper;
 use super::{DesiredError, QdiscNode, QdiscTree};
 use crate::qdisc::{
     Cbs, ClassId, ClassRate, Etf, EtfFlags, FramePreemption, GateControlEntry, GateOperation,
-    Handle, Mqprio, MqprioHardware, MqprioOptions, MqprioShaper, Qdisc, QdiscClock, QdiscError,
-    QdiscPosition, QueueRange, SizeTable, Taprio, TaprioMode, TaprioOptions, TrafficClasses,
+    Handle, MAX_SHOWN_ENTRIES, Mqprio, MqprioHardware, MqprioOptions, MqprioShaper, Qdisc,
+    QdiscClock, QdiscError, QdiscPosition, QueueRange, SizeTable, Taprio, TaprioMode,
+    TaprioOptions, TrafficClasses,
 };
 use timewire_model::scenario::host::{
     Class, GateMode, Gates, Hardware, LaunchTime, PreemptionOperation, Shaper, Transmit,
@@ -349,8 +350,7 @@ fn taprio(
         max_sdu,
         preemption: preemption(&desired.classes),
     });
-    let checked = taprio.and_then(|taprio| taprio.check_tc_message().map(|()| taprio));
-    checked.map_err(|error| refused(&error, wrong)).ok()
+    taprio.map_err(|error| refused(&error, wrong)).ok()
 }
 
 /// The key of what `taprio` refuses.
@@ -363,11 +363,6 @@ fn refused(error: &QdiscError, wrong: &mut Wrong) {
         }
         QdiscError::CycleRange { cycle, .. } => {
             ("gates.entries".to_owned(), format!("the entries last {cycle}"), hint)
-        }
-        QdiscError::TooManyEntries { count, max } => {
-            let message =
-                format!("{count} entries: tc has room for {max} with the other keys here");
-            ("gates.entries".to_owned(), message, "join entries, or make the cycle shorter")
         }
         QdiscError::DelayRange { .. } => {
             ("gates.txtime_delay".to_owned(), error.to_string(), "write a shorter one")
@@ -412,6 +407,11 @@ fn entries(desired: &Transmit, gates: &Gates, wrong: &mut Wrong) -> Vec<GateCont
     if entries.is_empty() {
         let hint = "write at least one, such as `{ open: [0], interval: 300us }`";
         wrong.add("gates.entries", "there is no entry", hint);
+    }
+    if entries.len() > MAX_SHOWN_ENTRIES {
+        let count = entries.len();
+        let message = format!("{count} entries: the kernel shows a list of {MAX_SHOWN_ENTRIES}");
+        wrong.add("gates.entries", message, "join entries, or make the cycle shorter");
     }
     cycle(gates, wrong);
     entries

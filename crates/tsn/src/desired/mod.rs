@@ -66,7 +66,8 @@ impl QdiscNode {
 /// The disciplines of an interface: a root, and what stands in its classes.
 ///
 /// **Shape**: the root first; then by queue; no two in one place; each is one that the kernel takes
-/// on some interface, and `tc` has room for each.
+/// on some interface and shows whole. `tc` may have no room for it: see
+/// [`QdiscCommand::check_tc_message`].
 ///
 /// Prints the commands of `tc` that put it there, a line for each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

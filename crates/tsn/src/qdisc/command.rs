@@ -58,7 +58,7 @@ pub enum QdiscAction {
 /// A command of `tc qdisc` on one of the four disciplines.
 ///
 /// **Shape**: `mqprio` and `taprio` at the root; `change` only of what Linux can change; a place
-/// for each discipline that is put there; no more `taprio` entries than `tc` has room for.
+/// for each discipline that is put there.
 ///
 /// Reads with or without the name of the program and with the words that `tc` lets be cut short;
 /// prints `tc qdisc ...` with all of them written out.
@@ -100,9 +100,6 @@ impl QdiscCommand {
             if place.is_none() {
                 return Err(QdiscError::NoPlace { verb: verb.as_str() });
             }
-            if let Qdisc::Taprio(taprio) = qdisc {
-                taprio.check_tc_message()?;
-            }
         }
         Ok(QdiscCommand { action, device, place, handle, size_table })
     }
@@ -140,16 +137,11 @@ impl QdiscCommand {
         self.size_table
     }
 
-    /// The words, without the program: the arguments to run `tc` with.
-    pub fn arguments(&self) -> Vec<String> {
-        self.to_string().split(' ').skip(1).map(str::to_owned).collect()
-    }
-}
-
-/// `tc -d qdisc add dev ...`: program and options may be missing.
-impl FromStr for QdiscCommand {
-    type Err = QdiscError;
-    fn from_str(line: &str) -> Result<Self, QdiscError> {
+    /// Reads a line that is carried out without `tc`, by a message to the kernel: a `taprio` may
+    /// have more entries than `tc` has room for.
+    ///
+    /// **Errors**: as of reading a line of `tc`, but for the number of entries.
+    pub fn of_message(line: &str) -> Result<QdiscCommand, QdiscError> {
         let mut words = Words::new(line);
         skip_program(&mut words);
         let object = words.need("qdisc")?;
@@ -168,6 +160,32 @@ impl FromStr for QdiscCommand {
             None if begins(verb, "delete") => read(&mut words, None),
             None => Err(unknown(verb, "tc qdisc", VERBS)),
         }
+    }
+
+    /// Whether `tc` has room for all of it.
+    ///
+    /// **Errors**: more `taprio` entries than that.
+    pub fn check_tc_message(&self) -> Result<(), QdiscError> {
+        match self.qdisc() {
+            Some(Qdisc::Taprio(taprio)) => taprio.check_tc_message(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The words, without the program: the arguments to run `tc` with.
+    pub fn arguments(&self) -> Vec<String> {
+        self.to_string().split(' ').skip(1).map(str::to_owned).collect()
+    }
+}
+
+/// `tc -d qdisc add dev ...`: program and options may be missing. No more `taprio` entries than
+/// `tc` has room for.
+impl FromStr for QdiscCommand {
+    type Err = QdiscError;
+    fn from_str(line: &str) -> Result<Self, QdiscError> {
+        let command = QdiscCommand::of_message(line)?;
+        command.check_tc_message()?;
+        Ok(command)
     }
 }
 

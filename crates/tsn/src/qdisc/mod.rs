@@ -43,7 +43,8 @@ pub use mqprio::{ClassRate, Mqprio, MqprioHardware, MqprioOptions, MqprioShaper}
 pub use place::{ClassId, QdiscPosition, SizeTable};
 pub use shown::ShownQdisc;
 pub use taprio::{
-    FramePreemption, GateControlEntry, GateOperation, Taprio, TaprioMode, TaprioOptions,
+    FramePreemption, GateControlEntry, GateOperation, MAX_SHOWN_ENTRIES, Taprio, TaprioMode,
+    TaprioOptions,
 };
 pub(crate) use tdm::best_effort_and_real_time;
 pub use tdm::{TdmPort, TdmTaprio, TdmTaprioError, taprio_of_station};

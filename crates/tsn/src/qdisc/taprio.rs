@@ -210,6 +210,14 @@ const ENTRY_BYTES: usize = 28;
 /// The longest message that `tc` writes for `taprio`.
 const MESSAGE_BYTES: usize = 1_024;
 
+/// The most entries that the kernel shows: it writes a list into one message of at most 32 768
+/// bytes, of which its own head takes some 320, the other settings some 400, each entry 36. A
+/// longer list could be installed, and no longer be read.
+///
+/// **Source**: `linux v6.12 net/sched/sch_taprio.c:dump_entry`,
+/// `net/netlink/af_netlink.c:netlink_dump`.
+pub const MAX_SHOWN_ENTRIES: usize = 880;
+
 impl Taprio {
     /// How many entries `tc` has room for, with the other settings as they are. It writes what has
     /// room and may then succeed, with a schedule that lacks its end.
