@@ -218,9 +218,9 @@ links:
 - { between: [b, br], rate: 1Gbit }
 - { between: [br, c], rate: 1Gbit }
 streams:
-- { name: slow, talker: a, listeners: c, class: 7, size: 18B,
+- { name: slow, talker: a, listeners: c, class: 7, size: 14B,
     kind: cyclic, period: 1ms, scheduled: true }
-- { name: fast, talker: b, listeners: c, class: 7, size: 18B,
+- { name: fast, talker: b, listeners: c, class: 7, size: 14B,
     kind: cyclic, period: 1ms, offset: 5350ns, scheduled: true, max_latency: 4346ns }
 ";
 

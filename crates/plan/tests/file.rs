@@ -59,8 +59,8 @@ fn t1_every_stream_of_the_shipped_file_has_a_place() {
 fn t0_times_follow_from_the_file() {
     let (_, given, plan) = planned(&pair("", CYCLIC));
     let sent = &plan.admitted[0].transmissions;
-    // 54 bytes of payload are 104 with headers, tag and check sequence, 124 with what is around: 9.92 us
-    // at 100 Mbit/s and 2 ns of margin, then 500 ns of cable and 2 us in the bridge.
+    // 54 bytes of payload are 104 with headers, tag and check sequence, 124 with what is around:
+    // 9.92 us at 100 Mbit/s and 2 ns of margin, then 500 ns of cable and 2 us in the bridge.
     assert_eq!(given.problem.stream(plan.admitted[0].stream).length_bytes, 104);
     assert_eq!(sent[0].start, Span::from_us(100));
     assert_eq!(sent[1].start - sent[0].start, Span::from_ns(9_922 + 500 + 2_000));

@@ -112,8 +112,8 @@ pub(crate) fn main(path: &Path, kinds: &[Kind]) -> Result<(), HostError> {
     match first {
         [BEGUN] => {}
         [DISMISSED] => return Ok(()),
-        // The owner was killed, perhaps after it had begun its log, in which nothing can be yet; one
-        // with changes in it is of somebody else.
+        // The owner was killed, perhaps after it had begun its log, which is empty then; one with
+        // changes in it is of somebody else.
         _ if path.exists() && read(path, kinds)?.open.is_empty() => {}
         _ => return Ok(()),
     }

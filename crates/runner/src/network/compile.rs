@@ -22,7 +22,7 @@ use timewire_model::scenario::phases::NodePhases;
 use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::{LinkId, Plan, StreamId};
 
-use super::port::Port;
+use super::port::{Port, TAG_BYTES};
 use super::reply::PRIORITY;
 use super::{COMPILED_SCHEMA, Compiled, LaunchError};
 use crate::experiment::connection::{ConnectedBridge, ConnectedInterface, Connection};
@@ -216,6 +216,7 @@ impl Compiler<'_> {
             let mut port = Port {
                 rate: self.file.links[place].rate,
                 is_virtual: self.is_virtual(),
+                is_bridge: self.file.bridges.iter().any(|it| it.name == *own),
                 classes: BTreeSet::new(),
                 longest: FrameLen::new(ETHERNET_BYTES).expect("invariant: a header is a frame"),
                 floods: BTreeSet::new(),
@@ -524,7 +525,7 @@ impl Compiler<'_> {
             "{id}:to={},cycle={cycle},offset={offset},size={}B,count={},priority={class},\
              vlan={}:{class}",
             group(number),
-            self.size(stream),
+            Self::size(stream),
             self.messages(stream) + self.tail(stream),
             vid(number),
         );
@@ -537,13 +538,12 @@ impl Compiler<'_> {
         text
     }
 
-    /// What follows the EtherType of a stream's frames. The links of namespaces carry a VLAN tag
-    /// apart from the frame; on others it is a part of the length that was planned.
+    /// What follows the EtherType of a stream's frames, which all have a VLAN tag here: with it
+    /// they are as long as planned.
     ///
     /// **Units**: bytes.
-    fn size(&self, stream: &NetStream) -> u32 {
-        let tag = if self.is_virtual() { 0 } else { TAG_BYTES };
-        stream.frame_len().get() - ETHERNET_BYTES - tag
+    fn size(stream: &NetStream) -> u32 {
+        stream.frame_len().get() - ETHERNET_BYTES - TAG_BYTES
     }
 
     /// How long before its launch time a message is handed over.
@@ -686,8 +686,6 @@ const FIRST_VID: usize = 10;
 const MAX_STREAMS: usize = 4_000;
 /// What a bridge of streams is called on hosts.
 const BRIDGE: &str = "timewire0";
-/// A VLAN tag. **Units**: bytes.
-const TAG_BYTES: u32 = 4;
 /// Header of a frame. **Units**: bytes.
 const ETHERNET_BYTES: u32 = 14;
 /// The gap between frames. **Units**: bits.

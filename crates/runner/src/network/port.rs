@@ -21,6 +21,8 @@ pub struct Port<'a> {
     pub rate: BitsPerSecond,
     /// The interface has no rate of its own.
     pub is_virtual: bool,
+    /// It is a bridge's, where the VLAN tag of a frame is apart from it.
+    pub is_bridge: bool,
     /// Classes of the streams that leave here.
     pub classes: BTreeSet<u8>,
     /// The longest frame of those.
@@ -83,9 +85,18 @@ impl Port<'_> {
         (0..16).map(|priority| of(priority).to_string()).collect::<Vec<_>>().join(" ")
     }
 
+    /// What a link carries of a frame besides its bytes here: what a talker sends has its VLAN tag,
+    /// and reception takes it out.
+    ///
+    /// **Units**: bytes. **Source**: `linux v6.12 net/core/dev.c:__netif_receive_skb_core`
+    /// (`skb_vlan_untag`).
+    fn overhead(&self) -> u32 {
+        if self.is_bridge { OVERHEAD_BYTES + TAG_BYTES } else { OVERHEAD_BYTES }
+    }
+
     fn bucket(&self, parent: &str, handle: usize) -> String {
         let overhead = match parent {
-            "root" => format!("stab overhead {OVERHEAD_BYTES} "),
+            "root" => format!("stab overhead {} ", self.overhead()),
             _ => String::new(),
         };
         format!(
@@ -116,8 +127,8 @@ impl Port<'_> {
         }
         let queues: Vec<String> = (0..groups.len()).map(|queue| format!("1@{queue}")).collect();
         let mut line = format!(
-            "root handle 100: stab overhead {OVERHEAD_BYTES} taprio num_tc \
-             {} map {} queues {} base-time {}",
+            "root handle 100: stab overhead {} taprio num_tc {} map {} queues {} base-time {}",
+            self.overhead(),
             groups.len(),
             Self::map(group),
             queues.join(" "),
@@ -264,6 +275,8 @@ fn merged(states: Vec<State>) -> Vec<State> {
 
 /// Check sequence, preamble and gap. **Units**: bytes.
 const OVERHEAD_BYTES: u32 = 24;
+/// A VLAN tag. **Units**: bytes.
+pub const TAG_BYTES: u32 = 4;
 /// The longest frame with those and a VLAN tag. **Units**: bytes.
 const LONGEST_BYTES: u32 = 1_542;
 /// The longest frame as credit counts it. **Units**: bytes.
@@ -287,6 +300,7 @@ mod tests {
         Port {
             rate: BitsPerSecond::new(100_000_000).unwrap(),
             is_virtual: true,
+            is_bridge: false,
             classes: classes.iter().copied().collect(),
             longest: FrameLen::new(1_514).unwrap(),
             floods: BTreeSet::new(),

@@ -114,7 +114,7 @@ impl Compiler<'_> {
                 to: group(number),
                 vid: vid(number),
                 class: class(stream),
-                size: self.size(stream),
+                size: Self::size(stream),
                 when,
             }));
         }
