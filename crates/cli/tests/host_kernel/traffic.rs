@@ -13,6 +13,7 @@ pub const TRIALS: &[Trial] = &[
     Trial::new("t4_applied_mqprio_has_a_queue_for_every_class", mqprio),
     Trial::new("t4_applied_marks_put_frames_of_other_programs_into_classes", marks),
     Trial::new("t4_applied_taprio_lets_no_frame_start_in_a_closed_gate", gates),
+    Trial::new("t4_applied_taprio_with_more_entries_than_tc_has_room_for_is_obeyed", long_list),
     Trial::new("t4_applied_taprio_bounds_the_packets_of_a_class", max_sdu).since(6, 3),
     Trial::new("t4_applied_txtime_assist_sends_delta_before_the_gate", assist),
     Trial::new("t4_applied_etf_sends_at_the_launch_time", launch),
@@ -93,16 +94,23 @@ fn sent_by_queue(bench: &Bench) -> [u64; 8] {
 
 /// Class 0 may send in the first half of 640 us, class 1 in the second.
 fn gates() {
-    let desired = "\
-classes:
-  - { priorities: [1], queues: 1@0 }
-  - { queues: 1@1 }
-gates:
-  entries:
-    - { open: [0], interval: 320us }
-    - { open: [1], interval: 320us }
-";
-    with(desired, |bench| {
+    alternating(1);
+}
+
+/// As many as a dump of the kernel shows; `tc` has room for some 30.
+fn long_list() {
+    alternating(440);
+}
+
+/// So many times in a cycle.
+fn alternating(times: usize) {
+    let halves = "    - { open: [0], interval: 320us }\n    - { open: [1], interval: 320us }\n";
+    let desired = format!(
+        "classes:\n  - {{ priorities: [1], queues: 1@0 }}\n  - {{ queues: 1@1 }}\n\
+         gates:\n  entries:\n{}",
+        halves.repeat(times)
+    );
+    with(&desired, |bench| {
         // 97 us share no factor with the cycle: frames meet the gates in every phase.
         let flow = |priority| Talker::new("a", "b").priority(priority).every(us(97)).count(1_500);
         let outcome = play(bench, &[flow(1), flow(0)]);
