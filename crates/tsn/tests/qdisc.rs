@@ -545,7 +545,10 @@ proptest! {
         let Ok(command) = QdiscCommand::new(action, device, Some(place), handle, table) else {
             return Ok(());
         };
-        prop_assert_eq!(command.to_string().parse::<QdiscCommand>(), Ok(command.clone()));
+        let printed = command.to_string();
+        prop_assert_eq!(QdiscCommand::of_message(&printed), Ok(command.clone()));
+        let of_tc = command.check_tc_message().map(|()| command.clone());
+        prop_assert_eq!(printed.parse::<QdiscCommand>(), of_tc);
         let arguments = command.arguments();
         prop_assert_eq!(format!("tc {}", arguments.join(" ")), command.to_string());
     }
