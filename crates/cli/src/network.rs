@@ -563,7 +563,7 @@ fn carry_out_all(
 
 /// Makes the network of one case and carries its experiment out.
 fn in_laboratory(compiled: &Compiled, into: &Path, of: Of) -> anyhow::Result<CarriedOut> {
-    let made = laboratory::build(&compiled.script()?.file, of)?;
+    let made = laboratory::build(&compiled.script()?.file, of, true)?;
     carry_out(compiled, into, (&made.hosts, made.agents()), Some(&made))
 }
 

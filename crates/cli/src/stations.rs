@@ -78,7 +78,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     }
     // It stays as long as the experiment goes on.
     let of = if is_here { Of::ThisKernel } else { Of::Machine };
-    let made = is_lab.then(|| laboratory::build(&script.file, of)).transpose()?;
+    let made = is_lab.then(|| laboratory::build(&script.file, of, false)).transpose()?;
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let names = names_of(&script.file);
     let reach = match &made {

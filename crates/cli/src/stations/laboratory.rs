@@ -109,8 +109,9 @@ impl Drop for Laboratory {
 /// How long agents may take to end.
 const AGENTS_END_WITHIN: Duration = Duration::from_secs(10);
 
-/// Makes the network of a file, here.
-pub fn build(file: &Orchestrated, of: Of) -> anyhow::Result<Laboratory> {
+/// Makes the network of a file, here. Frames of `streams` all have a VLAN tag; those of steps alone
+/// are as their programs send them.
+pub fn build(file: &Orchestrated, of: Of, streams: bool) -> anyhow::Result<Laboratory> {
     let network = network(file)?;
     let mut fixture = Fixture::new();
     fixture.ports_like_stations();
@@ -125,7 +126,12 @@ pub fn build(file: &Orchestrated, of: Of) -> anyhow::Result<Laboratory> {
         let [one, other] = link.between.as_slice() else {
             bail!("invariant: a link was read with two ends");
         };
-        fixture.wire(one.as_str(), other.as_str(), link.rate, link.delay);
+        let (one, other) = (one.as_str(), other.as_str());
+        if streams {
+            fixture.wire_of_tagged(one, other, link.rate, link.delay);
+        } else {
+            fixture.wire(one, other, link.rate, link.delay);
+        }
     }
     let bench = match of {
         Of::Machine => fixture.build()?,
