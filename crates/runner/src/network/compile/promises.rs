@@ -165,8 +165,7 @@ impl Compiler<'_> {
     }
 
     /// The time of one frame on its links, each after the one before. A link of the laboratory
-    /// delivers a frame when the gap behind it has passed, less a tick of the token bucket that
-    /// makes its rate, any other before the gap.
+    /// delivers a frame when the gap behind it has passed, any other before.
     fn least(&self, stream: &NetStream, path: &[LinkId]) -> Span {
         let frame = stream.frame_len().wire_len();
         let one = |link: &LinkId| {
@@ -180,13 +179,7 @@ impl Compiler<'_> {
                 let gap = GAP_BITS * 1_000_000_000 / rate + 1;
                 whole - Span::from_ns(i64::try_from(gap).unwrap_or(i64::MAX))
             }
-            Some(_) => path.iter().fold(whole, |least, _| least - TICK),
-            None => whole,
+            _ => whole,
         }
     }
 }
-
-/// A token bucket's time of a frame is a whole number of these.
-///
-/// **Source**: `linux v6.12 include/net/pkt_sched.h` (`PSCHED_SHIFT`).
-const TICK: Span = Span::from_ns(64);
