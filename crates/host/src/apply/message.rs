@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(bytes.len(), 20 + 12 + options + (4 + 4 + 24));
         let shown = crate::apply::Command::Run { tool: Tool::Tc, arguments: line(100) };
         let shown = shown.to_string();
-        let start = "# by rtnetlink, for tc has room for 31 of 100 entries: tc qdisc add dev lo ";
+        let start = "# by rtnetlink, for tc has room for 30 of 100 entries: tc qdisc add dev lo ";
         assert!(shown.starts_with(start), "{shown}");
     }
 }
