@@ -116,7 +116,7 @@ fn t1_host_settings_are_accepted_by_their_reader() {
     let west = lines("west.tc");
     assert_eq!(west.lines().count(), 3, "to plc-1, drive-1 and north: {west}");
     assert!(west.lines().all(|line| line.contains(" root handle 100: ")), "{west}");
-    assert!(west.contains("stab overhead 24") && west.contains(" taprio "), "{west}");
+    assert!(west.contains("stab overhead 28") && west.contains(" taprio "), "{west}");
     // The talker with launch times has etf below, and its gates only keep others away.
     let plc = lines("plc-1.tc");
     assert!(plc.contains(" etf ") && plc.contains("delta 100000"), "{plc}");

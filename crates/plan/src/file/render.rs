@@ -251,7 +251,9 @@ impl Node<'_> {
         let _ = writeln!(text, "            handle: 100");
         let gates = self.plan.gates.iter().find(|gates| gates.link == link);
         if gates.is_some() && !self.device.offload {
-            let _ = writeln!(text, "            overhead: 24B");
+            // Reception takes the VLAN tag out of a frame, so a bridge's port does not count it.
+            let overhead = if self.is_bridge() { 28 } else { 24 };
+            let _ = writeln!(text, "            overhead: {overhead}B");
         }
         let classes = self.classes(&planned);
         let _ = writeln!(text, "            classes:");
